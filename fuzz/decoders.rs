@@ -1,8 +1,8 @@
-//! The fuzz targets: one function for each group of decoders of bytes from a network or a disk, under the name that its
-//! program in `fuzz_targets` and its inputs in `corpus` have.
+//! The fuzz targets: one function for each group of decoders of bytes from a network or a disk. Its name is also that of its
+//! program in `fuzz_targets` and of its inputs in `corpus`.
 //!
-//! `scripts/fuzz` searches for inputs that one of them cannot stand; `crates/meridian/tests/decoders.rs` feeds all of them the
-//! kept inputs and seeded mutations of these, with the ordinary toolchain.
+//! `scripts/fuzz` searches for inputs that break one of them; `crates/meridian/tests/decoders.rs` runs all of them with the
+//! stored inputs and seeded mutations of these, with the ordinary toolchain.
 
 use std::future::Future;
 use std::pin::pin;
@@ -14,7 +14,7 @@ use nfs4_server::FileHandle;
 
 pub mod nfs;
 
-/// A target: the name of its program and of its inputs, and what takes the bytes apart.
+/// A target: the name of its program and of its inputs, and its decoder.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them, in the order of their names.
@@ -43,7 +43,7 @@ pub fn run(name: &str, input: &[u8]) {
     decode(input);
 }
 
-/// A filehandle as a client shows it.
+/// A filehandle from a client.
 pub fn filehandle(input: &[u8]) {
     let shown = NfsFh4(Bytes::copy_from_slice(input));
     if let Some(handle) = FileHandle::decode(&shown) {
@@ -51,7 +51,7 @@ pub fn filehandle(input: &[u8]) {
     }
 }
 
-/// What arrives over a connection between servers, and what a server keeps of its set.
+/// Messages on a connection between servers, and the files of a server's set.
 pub fn peer_frame(input: &[u8]) {
     let mut reading = pin!(peer::decode_as_anything(input));
     let mut context = Context::from_waker(Waker::noop());

@@ -1,4 +1,4 @@
-//! Inputs for decoders that a seed decides: random messages, and valid ones with something broken.
+//! Inputs for decoders from a seed: random messages, and valid ones with broken parts.
 //!
 //! Used by the tests that feed decoders with the ordinary toolchain.
 
@@ -23,7 +23,7 @@ impl Numbers {
         (self.number() % bound.max(1) as u64) as usize
     }
 
-    /// Words as they occur in messages: small numbers mostly, now and then a huge
+    /// Words as they occur in messages: mostly small numbers, sometimes a huge
     /// one.
     fn word(&mut self) -> u32 {
         match self.below(8) {
@@ -34,7 +34,7 @@ impl Numbers {
         }
     }
 
-    /// Up to 60 words, and perhaps a torn one.
+    /// Up to 60 words, and perhaps an incomplete one.
     pub fn message(&mut self) -> Vec<u8> {
         let words = self.below(60);
         let mut bytes: Vec<u8> = (0..words).flat_map(|_| self.word().to_be_bytes()).collect();

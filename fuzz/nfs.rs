@@ -1,7 +1,7 @@
-//! One function for each decoder of NFS and RPC that bytes from a network can reach, and what
-//! must hold of it for any input: no panic; what decodes encodes to bytes that
-//! decode to the same; and no more is kept than was received, because what is
-//! kept can be encoded in as many bytes as it was decoded from.
+//! One function for each decoder of NFS and RPC that bytes from a network can reach. For any
+//! input it checks: no panic; the encoding of a decoded value decodes to the same
+//! value; and no more memory is kept than was received, because the value
+//! can be encoded in at most the number of decoded bytes.
 //!
 //! Used by the fuzz targets (`decoders.rs`) and by `crates/nfs4/tests/garbage.rs`.
 
@@ -23,7 +23,7 @@ pub fn request(input: &[u8]) {
     }
 }
 
-/// The results of a COMPOUND, as a client receives them, and what stands in the bodies of layouts.
+/// The results of a COMPOUND, as a client receives them, and the bodies of layouts.
 pub fn reply(input: &[u8]) {
     value::<CompoundRes>(input);
     value::<FileLayout4>(input);
@@ -78,8 +78,8 @@ pub fn rpc_message(input: &[u8]) {
     }
 }
 
-/// A byte stream that is to be cut into records. The first byte tells in which
-/// pieces it arrives, which must not matter.
+/// A byte stream that is cut into records. The first byte selects the
+/// pieces in which it arrives; the result must not depend on them.
 pub fn records(input: &[u8]) {
     const RECORD_MAX: usize = 4096;
     let Some((&piece, stream)) = input.split_first() else {

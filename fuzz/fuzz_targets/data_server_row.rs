@@ -1,4 +1,4 @@
-//! Rows that a data server keeps of its contents.
+//! Rows of a data server about its contents.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| fuzz::run("data_server_row", input));

@@ -1,4 +1,4 @@
-//! Which processors may run what: programs that stand for machines of their own are kept apart from those that are measured.
+//! Assigns processors: programs that stand for separate machines must not share processors with the measured program.
 //!
 //! What must never enter: how long anything takes.
 
@@ -9,21 +9,21 @@ use anyhow::{Context, Result};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
-/// The processors of this process in two parts, of which the first is the smaller where they are odd.
+/// The processors of this process in two parts. The first is smaller if their number is odd.
 #[derive(Debug, Clone)]
 pub struct Parts {
-    /// For what is measured.
+    /// For the measured program.
     pub measured: CpuSet,
-    /// For all else.
+    /// For everything else.
     pub others: CpuSet,
     all: CpuSet,
 }
 
 impl Parts {
-    /// Of the processors that this thread may run on.
+    /// Splits the processors that this thread may use.
     ///
     /// # Errors
-    /// Fails where there is one only.
+    /// Fails if there is only one.
     pub fn of_this_machine() -> Result<Self> {
         let all = sched_getaffinity(None)?;
         let numbers: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|at| all.is_set(*at)).collect();
@@ -39,8 +39,8 @@ impl Parts {
         })
     }
 
-    /// Lets this thread run on the processors for what is measured, and all other threads of this process on the others, while something
-    /// is done.
+    /// During this work, lets this thread run on the processors of the measured program, and all other threads of this process on
+    /// the others.
     ///
     /// # Errors
     /// Fails when the kernel refuses.
@@ -53,13 +53,13 @@ impl Parts {
     }
 }
 
-/// Lets all threads of a process run on these processors only, and those that they will start.
+/// Restricts all present and future threads of a process to these processors.
 ///
 /// # Errors
 /// Fails when the process has ended, or the kernel refuses.
 pub fn confine(process: u32, to: &CpuSet) -> Result<()> {
     let mut confined = BTreeSet::new();
-    // A thread that is started by one that is not confined yet is found the next time.
+    // A thread that an unrestricted thread starts meanwhile is found in the next pass.
     loop {
         let threads = threads_of(process)?;
         let new: Vec<i32> = threads.difference(&confined).copied().collect();

@@ -1,4 +1,4 @@
-//! Results as what a chart shows: lines over numbers, or bars in groups.
+//! Results as the content of a chart: lines over numbers, or bars in groups.
 //!
 //! What must never enter: how it is drawn; that is the crate `plot`.
 
@@ -16,8 +16,8 @@ pub fn value(summary: Summary, unit: f64) -> Value {
     }
 }
 
-/// The lines of one panel of results: a line for each series, over places that are numbers. The `reference` is the series
-/// that others are compared with. A single place has no lines but bars.
+/// The lines of one panel of results: a line for each series, over places that are numbers. The other series are compared with the
+/// `reference`. A single place gives bars and no lines.
 pub fn lines(
     results: &Results,
     panel: &str,
@@ -44,7 +44,7 @@ pub fn lines(
     Marks::Lines(results.series(panel).iter().map(line).collect())
 }
 
-/// The bars of one panel of results: a group for each place, and in it a bar for each series.
+/// The bars of one panel of results: a group for each place, with a bar for each series.
 pub fn bars(results: &Results, panel: &str, figure: &str, unit: f64) -> Marks {
     let groups = results.places(panel);
     let bar = |series: &&str| {

@@ -1,4 +1,4 @@
-//! Our own NFS client at a server that is measured.
+//! The client of this repository at a measured server.
 //!
 //! What must never enter: what the client does there.
 
@@ -11,15 +11,15 @@ use nfs4::NfsFh4;
 use nfs4_client::{Client, Options};
 use testbed::Site;
 
-/// How long a request may try to reach its server. A server that is gone that long has died.
+/// The time limit of a request. A server that does not answer for this long has died.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How to reach a server.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// The site the server lives in; `None` for one on the machine's own network.
+    /// The site of the server; `None` if it is on the machine's own network.
     pub site: Option<Site>,
-    /// Where it listens.
+    /// The address on which it listens.
     pub address: SocketAddr,
     /// The path of its export.
     pub export: String,
@@ -31,7 +31,7 @@ impl Target {
         self.client_with(PATIENCE).await
     }
 
-    /// The same with this patience for each request.
+    /// The same with this time limit for each request.
     pub async fn client_with(&self, patience: Duration) -> Result<(Client, NfsFh4)> {
         let options = Options {
             patience,
@@ -47,7 +47,7 @@ impl Target {
         Ok((client, root))
     }
 
-    /// How a client presents itself there, with defaults for all that is not said.
+    /// The options of a client there, with defaults for the rest.
     pub fn options(&self) -> Options {
         let address = self.address;
         match self.site.clone() {

@@ -1,7 +1,7 @@
 //! The comparison: servers that take turns, round after round.
 //!
-//! All servers run all the time and wait idle while another has its turn; between two turns
-//! everything written goes to the disk, so that nobody pays for what a neighbour left behind.
+//! All servers run all the time, and are idle during the turns of others. Between two turns
+//! everything written goes to the disk, so that no server pays for the work of another.
 
 use std::fs;
 use std::path::Path;
@@ -28,18 +28,18 @@ use crate::workload::{Workload, directory};
 /// The page of the results.
 const PAGE: &str = "docs/benchmarks.md";
 
-/// How much is written to large files in a turn, in bytes.
+/// The number of bytes written to large files in a turn.
 const DATA_SIZE: u64 = 512 << 20;
 const DATA_SIZE_QUICK: u64 = 128 << 20;
 
-/// What part of the free space may be written in a turn: one part in this many.
+/// The part of the free space that may be written in a turn: one part in this number.
 const FREE_SHARE: u64 = 8;
 
-/// How long a server may go on working on its own after its turn.
+/// How long a server may continue to work on its own after its turn.
 const SETTLING_MAX: Duration = Duration::from_secs(3);
 
-/// What share of the processors other programs may use during a turn before it is repeated, and how
-/// often it is at most.
+/// The maximum share of the processors that other programs may use during a turn before it is repeated, and the
+/// maximum number of repetitions.
 const OTHERS_MAX: f64 = 0.03;
 const REPEATS_MAX: usize = 2;
 
@@ -146,7 +146,7 @@ async fn measure(
     done
 }
 
-/// The rounds: first all that make and read, then all that remove.
+/// The rounds: first all turns that make and read, then all turns that remove.
 async fn rounds(conditions: &Conditions, disk: &Path, run: &mut Run<'_>) -> Result<()> {
     let (mut left, mut bare_left) = (Vec::new(), Vec::new());
     for round in 0..conditions.rounds {
@@ -162,7 +162,7 @@ async fn rounds(conditions: &Conditions, disk: &Path, run: &mut Run<'_>) -> Resu
                 bare_left.push((round, made));
             }
         }
-        // Who comes first changes from round to round, in case it matters.
+        // The first server changes from round to round, in case it matters.
         run.contenders.rotate_left(1);
     }
     for (kind, round, clients, left) in left {
@@ -179,7 +179,7 @@ async fn rounds(conditions: &Conditions, disk: &Path, run: &mut Run<'_>) -> Resu
 }
 
 impl Run<'_> {
-    /// A turn, again where other programs were busy meanwhile, under a new name. Keeps what it has yielded, and returns what it has left.
+    /// A turn. If other programs were busy meanwhile, it is repeated under a new name. Records its results, and returns what remains.
     async fn undisturbed<L>(
         &mut self,
         disk: &Path,
@@ -223,7 +223,7 @@ impl Run<'_> {
         self.undisturbed(disk, (round, clients, title), turn).await
     }
 
-    /// That of the bare loop, beside servers that are idle.
+    /// The turn of the bare loop, while the servers are idle.
     async fn work_bare(
         &mut self,
         conditions: &Conditions,
@@ -269,7 +269,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Keeps what a turn has yielded in which other programs used this share of the processors.
+    /// Records the results of a turn in which other programs used this share of the processors.
     fn keep(&self, outcomes: Outcomes, round: usize, others: f64) -> Result<()> {
         let trial = u32::try_from(round + 1)?;
         for (point, mut outcome) in outcomes {
@@ -279,8 +279,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes everything to the disk, and waits until no other program is busy, as long as the
-    /// run's patience lasts.
+    /// Writes everything to the disk, and waits until no other program is busy, within the
+    /// time limit of the run.
     fn wait_for_quiet(&mut self, disk: &Path) -> Result<()> {
         const LOOK_FOR: Duration = Duration::from_millis(300);
         machine::write_back(disk)?;
@@ -301,7 +301,7 @@ impl Run<'_> {
         })
     }
 
-    /// What share of the processors other programs have used since then.
+    /// The share of the processors that other programs have used since then.
     fn others_since(&mut self, watch: &Watch) -> Result<f64> {
         let used = strangers_time(&mut self.contenders)?.saturating_sub(watch.before);
         Ok(used.as_secs_f64() / watch.seconds() / self.cores as f64)
@@ -329,7 +329,7 @@ fn strangers_time(contenders: &mut [Contender]) -> Result<Duration> {
     Ok(everybodys_user_time()?.saturating_sub(ours))
 }
 
-/// Everything that may be measured.
+/// All points that may be measured.
 fn points() -> Vec<Point> {
     let points = Workload::ORDER.iter().flat_map(|workload| {
         CLIENTS.into_iter().flat_map(|clients| {

@@ -1,6 +1,6 @@
 //! The servers that are compared, each with a name, a promise of durability, and a process.
 //!
-//! What must never enter: what is done to them.
+//! What must never enter: the work on them.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use rustix::process::Pid;
 use serde::Serialize;
 use testbed::{Ganesha, Meridian, Service, Site};
 
-/// Which server, and how it commits.
+/// The server, and its commit mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
@@ -39,7 +39,7 @@ impl Kind {
         Kind::GaneshaDirsync,
     ];
 
-    /// How the tables call it.
+    /// Its title in tables.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Kind::MeridianAsync => "Meridian async",
@@ -152,8 +152,8 @@ impl Contender {
         time.with_context(|| format!("{title} has died; its log is {}", service.log().display()))
     }
 
-    /// Waits until the server has nothing more to do on its own, such as compacting what it was
-    /// given before, so that it does not spend its neighbour's turn on it.
+    /// Waits until the server has finished its own work, such as compacting earlier
+    /// data, so that it does not disturb the next turn.
     pub(crate) fn settle(&mut self, patience: Duration) -> Result<()> {
         const LOOK_EVERY: Duration = Duration::from_millis(100);
         const IDLE: Duration = Duration::from_millis(10);

@@ -1,9 +1,9 @@
-//! `bench count`: the system calls that a server makes for one operation of a client that is alone, by kind.
+//! `bench count`: the system calls of a server for one operation of a single client, by kind.
 //!
-//! strace(1) counts them while the client works, which makes the server slow; so times mean nothing here. Counts hardly
-//! depend on what else the machine does, and show what an operation costs where no figure in seconds would be fair.
-//! What the server does on its own meanwhile is counted with them: the faster the client, the less of it.
-//! How often its threads wait for something is counted without strace, before, since it does depend on how long things take.
+//! strace(1) counts them while the client works. This makes the server slow, so times mean nothing here. Counts hardly
+//! depend on the load of the machine, and show the cost of an operation where times would not be fair.
+//! Independent work of the server meanwhile is counted too: the faster the client, the less of it.
+//! The waits of its threads are counted before, without strace, because they do depend on times.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,17 +22,17 @@ use crate::contender::{Contender, Kind};
 use crate::worker::Crew;
 use crate::workload::Workload;
 
-/// What is counted, in an order in which each finds what it needs.
+/// The workloads, in an order in which each finds what it needs.
 const WORKLOADS: [Workload; 2] = [Workload::CreateDurable, Workload::Remove];
 
-/// How long files are made before anything is counted, so that directories of data files are there.
+/// For this time files are made before anything is counted, so that directories of data files exist.
 const WARM_UP: Duration = Duration::from_secs(1);
 
 /// How long strace may take to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Counts, and says on standard output what came out.
+/// Counts, and prints the results.
 pub(crate) fn run(arguments: &CountArguments) -> Result<()> {
     let program = program::meridian(arguments.meridian.as_deref())?;
     if !Requirements::site().admit("bench count")? {
@@ -75,7 +75,7 @@ struct Strace {
 }
 
 impl Strace {
-    /// Returns once every thread of the process is traced.
+    /// Returns when every thread of the process is traced.
     fn attach(process: Pid, log: PathBuf) -> Result<Strace> {
         let mut command = Command::new("strace");
         command.args(["-f", "-c", "-U", "name,calls,errors"]);
@@ -94,7 +94,7 @@ impl Strace {
         Ok(strace)
     }
 
-    /// Ends it, and takes what it has counted.
+    /// Ends it, and returns its counts.
     fn detach(mut self) -> Result<Vec<Calls>> {
         let process = Pid::from_child(&self.child);
         kill_process(process, Signal::INT)?;
@@ -118,7 +118,7 @@ impl Drop for Strace {
     }
 }
 
-/// How often the threads of a process have waited for anything so far, such as for a client, for the disk, or for each other.
+/// How often the threads of a process have waited so far, for example for a client, for the disk, or for each other.
 fn waits(process: Pid) -> Result<u64> {
     let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
     let mut all = 0;
@@ -130,7 +130,7 @@ fn waits(process: Pid) -> Result<u64> {
     Ok(all)
 }
 
-/// The same of one thread, out of its `status` of proc(5).
+/// The same for one thread, from its `status` of proc(5).
 fn waits_in(status: &str) -> Option<u64> {
     let mut lines = status.lines();
     let count = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
@@ -150,7 +150,7 @@ fn is_traced(process: Pid) -> Result<bool> {
     Ok(true)
 }
 
-/// How often a system call was made.
+/// The count of a system call.
 #[derive(Debug, PartialEq)]
 struct Calls {
     name: String,
@@ -158,7 +158,7 @@ struct Calls {
     failed: u64,
 }
 
-/// What strace says at its end: name, calls, and errors where there were any.
+/// The final output of strace: names, calls, and errors if there were any.
 fn summary(log: &str) -> Vec<Calls> {
     let line = |line: &str| {
         let mut words = line.split_whitespace();

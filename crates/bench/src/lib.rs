@@ -1,11 +1,11 @@
 //! The instruments of all measurements, and the one way from a trial to a page.
 //!
-//! A trial at a point (`trial`) yields figures, which are kept as a line of JSON at once (`raw`). Tables (`table`), charts
-//! (`chart`, drawn by the crate `plot`) and pages (`page`) are made of these lines alone, with means, medians and spreads over the
-//! trials (`statistics`). `bench server` and the experiments of the crate `evaluation` go this way.
+//! A trial at a point (`trial`) gives figures, which are stored as a line of JSON at once (`raw`). Tables (`table`), charts
+//! (`chart`, drawn by the crate `plot`) and pages (`page`) are made only from these lines, with means, medians and spreads over the
+//! trials (`statistics`). `bench server` and the experiments of the crate `evaluation` work this way.
 //!
-//! Beside it stand what every measurement needs: the servers' programs (`program`), a client (`client`), a folder on the disk
-//! (`work_folder`), the machine's description (`machine`), processor time (`processor`), waiting for a processor (`waiting`), which processors run what (`affinity`) and latencies (`tally`).
+//! Every measurement also needs: the servers' programs (`program`), a client (`client`), a folder on the disk (`work_folder`), the
+//! machine's description (`machine`), processor time (`processor`), waiting times (`waiting`), assigned processors (`affinity`), latencies (`tally`).
 //!
 //! What must never enter: what is measured.
 

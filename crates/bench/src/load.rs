@@ -1,4 +1,4 @@
-//! One workload at one server that runs already, for as long as a profiler wants to look.
+//! One workload at a running server, for as long as a profiler needs.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use crate::arguments::LoadArguments;
 use crate::worker::Crew;
 use crate::workload::{Workload, data, directory, files};
 
-/// How much data is written to large files, in bytes.
+/// The number of bytes written to large files.
 const DATA_SIZE: u64 = 512 << 20;
 
-/// How long files are made for workloads that look at some.
+/// How long files are made for workloads that read some.
 const PREPARATION: Duration = Duration::from_secs(1);
 
-/// Drives the server and says on standard output what it did.
+/// Drives the server and prints the results.
 pub(crate) fn run(arguments: &LoadArguments) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -48,7 +48,7 @@ async fn drive(arguments: &LoadArguments) -> Result<()> {
         let (tally, took) = workload.run(&mut crew, left).await?;
         together.absorb(&tally);
         busy += took;
-        // What ends by itself is prepared and done again until the time is over.
+        // A workload that ends by itself is prepared and done again until the time is over.
         if workload == Workload::Remove {
             prepare(workload, &mut crew).await?;
         }

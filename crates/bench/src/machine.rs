@@ -1,4 +1,4 @@
-//! The machine the figures come from, described so that others can compare, and no closer.
+//! The machine of the measurements, described only as far as comparisons need.
 //!
 //! What must never enter: names of hosts, paths and users.
 
@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-/// How often the disk is asked to make an append durable.
+/// The number of durable appends to measure.
 const APPENDS: usize = 200;
 
-/// How many files are made to see how long that takes.
+/// The number of file creations to measure.
 const CREATIONS: usize = 1000;
 
-/// What can be said about a machine.
+/// The description of a machine.
 #[derive(Debug, Serialize)]
 pub struct Machine {
     /// Processor cores that this process may use.
@@ -29,10 +29,10 @@ pub struct Machine {
     pub kernel: String,
     /// The file system of the folder measured.
     pub file_system: String,
-    /// What write(2) of 4 KiB and fdatasync(2) take at the end of a file there, in microseconds,
-    /// as the median.
+    /// The median time of write(2) of 4 KiB and fdatasync(2) at the end of a file there, in
+    /// microseconds.
     pub append_us: u64,
-    /// What making an empty file takes there, in microseconds, as the median.
+    /// The median time to make an empty file there, in microseconds.
     pub create_us: u64,
 }
 
@@ -79,7 +79,7 @@ fn file_system(folder: &Path) -> Result<String> {
     })
 }
 
-/// Whether an ext4 is known to have no journal: journals that are in use are listed in /proc, by
+/// Whether an ext4 is known to have no journal: active journals are listed in /proc, by
 /// the name of their device.
 fn lacks_journal(folder: &Path) -> bool {
     let Ok(metadata) = fs::metadata(folder) else {
@@ -116,9 +116,9 @@ pub fn write_back(folder: &Path) -> Result<()> {
     Ok(rustix::fs::syncfs(&folder)?)
 }
 
-/// Asks the file system to place the folders in `folder` apart from each other, where it knows how:
+/// Asks the file system to place the folders in `folder` apart from each other, if it supports this:
 /// on ext4 by the attribute `T` of chattr(1). Otherwise they share the block groups in which it
-/// looks for free inodes, and one server pays for the files another has removed, see `turn::work`.
+/// looks for free inodes, and the removals of one server slow another one down, see `turn::work`.
 pub fn spread_subfolders(folder: &Path) -> Result<()> {
     let output = Command::new("chattr").arg("+T").arg(folder).output();
     let output = output.context("could not start chattr; install e2fsprogs")?;

@@ -1,14 +1,14 @@
-//! Measures NFS servers with our own client.
+//! Measures NFS servers with the client of this repository.
 //!
 //! - `bench server` runs Meridian and NFS-Ganesha side by side on the same disk, in turns, and
 //!   reports medians, spreads and ratios. `make bench-server` calls it.
 //! - `bench count` counts the system calls that the server makes for one operation.
-//! - `bench load` drives one server that runs already, for a profiler to look at.
+//! - `bench load` drives one running server, for a profiler.
 //!
-//! Everything that is read is compared with what was written, and everything that is counted is
-//! counted at the server too: a server that is fast because it is wrong fails the run.
+//! Everything that is read is compared with what was written, and everything that is counted is also
+//! counted at the server: a server that is fast because it is wrong fails the run.
 //!
-//! What must never enter: a figure without the conditions it was measured under, and favours for
+//! What must never enter: a figure without its conditions, and advantages for
 //! either server.
 
 #![forbid(unsafe_code)]

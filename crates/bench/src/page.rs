@@ -1,16 +1,16 @@
 //! Publishing: pages are written into the repository, under a date.
 //!
-//! What must never enter: what stands on a page.
+//! What must never enter: the content of a page.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-/// Refuses what is not written as 2026-01-31 is.
+/// Refuses a date that is not written like 2026-01-31.
 ///
 /// # Errors
-/// Says how dates are written.
+/// Explains the format of dates.
 pub fn check_date(text: &str) -> Result<()> {
     let parts: Vec<&str> = text.split('-').collect();
     let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();

@@ -1,6 +1,6 @@
-//! Processor time: of a process, and of everybody who is not part of the measurement.
+//! Processor time: of a process, and of all processes that are not part of the measurement.
 //!
-//! What must never enter: what the time was spent on.
+//! What must never enter: the purpose of the time.
 
 use std::fs;
 use std::time::Duration;
@@ -23,10 +23,10 @@ impl ProcessorTime {
         Self::in_stat(&stat).context("/proc/self/stat is not as proc(5) says")
     }
 
-    /// In proc(5) `stat` of a process; `None` for one that is dead and not waited for.
+    /// From proc(5) `stat` of a process; `None` for a zombie.
     pub fn in_stat(stat: &str) -> Option<Self> {
-        // The second field is the program's name in parentheses, which may hold anything. The
-        // fields behind it begin with the third, the state; the times are the 14th and 15th.
+        // The second field is the program's name in parentheses, which may contain anything. The
+        // fields after it begin with the third, the state; the times are the 14th and 15th.
         let (_, fields) = stat.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_whitespace().collect();
         if matches!(*fields.first()?, "Z" | "X") {
@@ -44,8 +44,8 @@ impl ProcessorTime {
     }
 }
 
-/// What all processes of the machine together have used in user space. What the kernel does is
-/// left out, because it works for the servers too when nobody can tell.
+/// The user-space time of all processes of the machine together. Kernel time is
+/// left out, because the kernel may also work for the servers.
 pub fn everybodys_user_time() -> Result<Duration> {
     let stat = fs::read_to_string("/proc/stat").context("is /proc mounted?")?;
     user_time_in(&stat).context("/proc/stat is not as proc(5) says")

@@ -1,6 +1,6 @@
-//! The server programs that are measured: where they are, and their versions.
+//! The measured server programs: their paths and versions.
 //!
-//! What must never enter: how they are started.
+//! What must never enter: how to start them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +22,7 @@ pub fn meridian(named: Option<&Path>) -> Result<PathBuf> {
     }
 }
 
-/// What a server says about its version; what it adds in parentheses is left out.
+/// The version that a server prints; additions in parentheses are left out.
 pub fn version(program: &Path, argument: &str) -> Result<String> {
     let output = Command::new(program).arg(argument).output();
     let output = output.with_context(|| format!("could not start {}", program.display()))?;

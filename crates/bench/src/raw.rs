@@ -1,9 +1,9 @@
 //! Raw results: a file of JSON lines for each experiment, one line for each trial at a point, written as soon
 //! as it is over.
 //!
-//! A line says under which settings it was measured, by a hash that covers the versions of all programs. Only
-//! lines of the same settings count, so that a run goes on after an interruption and never mixes different things.
-//! A last line that was cut off is passed over; any other that cannot be read is an error.
+//! A line contains a hash of its settings, which covers the versions of all programs. Only
+//! lines with the same settings count, so that an interrupted run can continue and never mixes different things.
+//! An incomplete last line is ignored; any other unreadable line is an error.
 //!
 //! What must never enter: what is measured.
 
@@ -28,11 +28,11 @@ pub struct Line {
     /// What was measured.
     #[serde(flatten)]
     pub point: Point,
-    /// For which time.
+    /// The number of the trial.
     pub trial: u32,
-    /// When it was over, in seconds since 1970.
+    /// When it ended, in seconds since 1970.
     pub at: u64,
-    /// What came out.
+    /// The results.
     pub figures: Outcome,
 }
 
@@ -46,7 +46,7 @@ pub struct RawFile {
 }
 
 impl RawFile {
-    /// In a folder, under these settings.
+    /// The file in a folder, with these settings.
     pub fn new(folder: &Path, experiment: &str, settings: String) -> Self {
         Self {
             path: folder.join(format!("{experiment}.jsonl")),
@@ -69,7 +69,7 @@ impl RawFile {
         }
     }
 
-    /// Everything that counts, of these points.
+    /// All lines that count, for these points.
     ///
     /// # Errors
     /// Fails when the file cannot be read, or was not written by this program.
@@ -82,7 +82,7 @@ impl RawFile {
         Ok(results)
     }
 
-    /// The lines that count, of these points, as they are in the file.
+    /// The lines that count, for these points, as they are in the file.
     ///
     /// # Errors
     /// See [`RawFile::results`].
@@ -110,7 +110,7 @@ impl RawFile {
         Ok(lines)
     }
 
-    /// Appends a line and brings it to the disk.
+    /// Appends a line and writes it to the disk.
     ///
     /// # Errors
     /// Fails when the file cannot be written.
@@ -134,7 +134,7 @@ impl RawFile {
         file.sync_data().with_context(shown)
     }
 
-    /// Cuts off a line that was never finished, so that the next one begins where a line begins.
+    /// Removes an incomplete last line, so that the next line begins correctly.
     fn end_last_line(&self) -> std::io::Result<()> {
         let Ok(text) = fs::read(&self.path) else {
             return Ok(());
@@ -149,13 +149,13 @@ impl RawFile {
     }
 }
 
-/// All lines that were written to their end.
+/// All complete lines.
 fn whole_lines(text: &str) -> impl Iterator<Item = &str> {
     text.split_inclusive('\n')
         .filter_map(|line| line.strip_suffix('\n'))
 }
 
-/// What stands for all of these settings: the beginning of a BLAKE3 hash, in hexadecimal digits.
+/// A short form of all these settings: the beginning of a BLAKE3 hash, in hexadecimal digits.
 pub fn settings_hash(parts: &[&str]) -> String {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
@@ -188,7 +188,7 @@ mod tests {
         Outcome::from([("took_s".to_owned(), value)])
     }
 
-    /// A folder that vanishes with the test's process.
+    /// A folder that is removed with the test's process.
     fn folder(name: &str) -> PathBuf {
         let name = format!("bench-raw-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
@@ -218,7 +218,7 @@ mod tests {
         let text = again.text(&points).unwrap();
         assert_eq!(text, fs::read_to_string(&again.path).unwrap());
         assert_eq!(text.lines().count(), 3);
-        // Under other settings, and at other points, nothing of that counts.
+        // With other settings, and for other points, these lines do not count.
         assert!(open("two").text(&points).unwrap().is_empty());
         assert!(open("two").results(points.clone()).unwrap().is_empty());
         assert!(again.results(Vec::new()).unwrap().is_empty());

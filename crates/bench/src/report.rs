@@ -15,27 +15,27 @@ use crate::contender::Kind;
 use crate::turn::{self, CLIENTS, Extent, figure};
 use crate::workload::Workload;
 
-/// Under which conditions the figures were measured.
+/// The conditions of the measurements.
 #[derive(Debug)]
 pub(crate) struct Conditions {
-    /// Where.
+    /// The machine.
     pub(crate) machine: Machine,
     /// Meridian's version.
     pub(crate) meridian: String,
     /// Ganesha's version.
     pub(crate) ganesha: String,
-    /// How often.
+    /// The number of rounds.
     pub(crate) rounds: usize,
-    /// How long a workload went on that has no end of its own.
+    /// The length of a workload without an end of its own.
     pub(crate) length: Duration,
-    /// How much all clients together wrote to large files in a turn, in bytes.
+    /// The number of bytes that all clients together wrote to large files in a turn.
     pub(crate) data_size: u64,
-    /// How many entries the large directory had.
+    /// The number of entries of the large directory.
     pub(crate) entries: usize,
 }
 
 impl Conditions {
-    /// How much is done in a turn.
+    /// The amount of work in a turn.
     pub(crate) fn extent(&self) -> Extent {
         Extent {
             length: self.length,
@@ -49,7 +49,7 @@ impl Conditions {
 pub(crate) struct Report {
     /// Its conditions.
     pub(crate) conditions: Conditions,
-    /// What came out.
+    /// The results.
     pub(crate) results: Results,
 }
 
@@ -106,11 +106,11 @@ impl Report {
         self.results.summary(&point, name)
     }
 
-    /// What `kind` could reach at most.
+    /// The upper limits for `kind`.
     fn limits(&self, workload: Workload, kind: Kind, clients: usize) -> Limits {
         let rate = |point| Some(self.results.summary(&point, figure::RATE)?.median);
         let requests = workload.requests().filter(|_| workload != Workload::Null);
-        // The same whatever a server promises.
+        // The same for every promise of a server.
         let null = rate(turn::point(Workload::Null, Kind::MeridianAsync, clients));
         Limits {
             bare_loop: rate(bare::point(workload, Promise::of(kind), clients)),
@@ -118,7 +118,7 @@ impl Report {
         }
     }
 
-    /// Medians with extremes in parentheses, side by side, and their ratio; then the limits, and how near the first comes to them.
+    /// Medians with extremes in parentheses, side by side, and their ratio; then the limits, and how near the first median comes to them.
     fn throughput(&self, ours: Kind, theirs: Kind) -> String {
         let mut table = format!(
             "| workload | clients | {} | {} | ratio | bare loop | bare RPC | of both |\n\
@@ -149,7 +149,7 @@ impl Report {
         table
     }
 
-    /// What single operations took, and what they cost.
+    /// Latencies and costs of single operations.
     fn costs(&self) -> String {
         let mut table = String::from(
             "| workload | clients | server | median (µs) | 99 % within (µs) | server CPU (µs) | client CPU (µs) |\n\
@@ -181,16 +181,16 @@ impl Report {
     }
 }
 
-/// What the machine allows, in units of a workload each second.
+/// The limits of the machine, in units of a workload per second.
 struct Limits {
-    /// The system calls alone.
+    /// Only the system calls.
     bare_loop: Option<f64>,
-    /// The requests alone, which carry nothing.
+    /// Only the requests, which carry nothing.
     bare_rpc: Option<f64>,
 }
 
 impl Limits {
-    /// What part `rate` is of one that does both, one after the other.
+    /// The part that `rate` is of a rate with both costs in sequence.
     fn share(&self, rate: f64) -> Option<f64> {
         let rates = [self.bare_loop, self.bare_rpc].into_iter().flatten();
         let time: f64 = rates.map(|rate| 1.0 / rate).sum();
@@ -198,7 +198,7 @@ impl Limits {
     }
 }
 
-/// A figure, or a dash where there is none.
+/// A figure, or a dash if there is none.
 fn known(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| "–".to_owned(), show)
 }
@@ -219,7 +219,7 @@ fn cell(spread: Summary) -> String {
     )
 }
 
-/// A number rounded to a whole one, with commas between the thousands.
+/// A number rounded to an integer, with commas between the thousands.
 fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();

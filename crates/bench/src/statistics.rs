@@ -6,19 +6,19 @@ use std::collections::BTreeMap;
 
 use crate::trial::{Outcome, Point};
 
-/// The name of the figure that says by how many microseconds the WAN was late in the mean.
+/// The name of the figure with the mean lateness of the WAN in microseconds.
 pub const LATENESS: &str = "wan_late_us";
 
 /// Several trials of one figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
-    /// How many trials.
+    /// The number of trials.
     pub trials: usize,
     /// Their mean.
     pub mean: f64,
-    /// The standard deviation of the sample; zero of a single trial.
+    /// The standard deviation of the sample; zero for a single trial.
     pub deviation: f64,
-    /// The one in the middle, or between the two in the middle.
+    /// The middle value, or the mean of the two middle values.
     pub median: f64,
     /// The smallest.
     pub low: f64,
@@ -27,7 +27,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of these values; none of no values.
+    /// The summary of these values; none if there are no values.
     pub fn of(values: &[f64]) -> Option<Self> {
         let first = *values.first()?;
         let count = values.len() as f64;
@@ -58,7 +58,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// None yet, of these points, whose order stays.
+    /// No trials yet, for these points in this order.
     pub fn of(points: Vec<Point>) -> Self {
         Self {
             points,
@@ -66,7 +66,7 @@ impl Results {
         }
     }
 
-    /// Adds what came out of a trial.
+    /// Adds the outcome of a trial.
     pub fn add(&mut self, point: Point, trial: u32, outcome: Outcome) {
         self.outcomes
             .entry(point)
@@ -80,7 +80,7 @@ impl Results {
         trials.is_some_and(|trials| trials.contains_key(&trial))
     }
 
-    /// The fewest trials that any point has.
+    /// The smallest number of trials of any point.
     pub fn trials_min(&self) -> usize {
         let counts = self.points.iter().map(|point| self.trials(point));
         counts.min().unwrap_or(0)
@@ -100,7 +100,7 @@ impl Results {
         &self.points
     }
 
-    /// Those of one panel.
+    /// The points of one panel.
     #[must_use]
     pub fn of_panel(&self, panel: &str) -> Self {
         let is_here = |point: &&Point| point.panel == panel;
@@ -115,18 +115,18 @@ impl Results {
         }
     }
 
-    /// The panels, in the order in which they come first.
+    /// The panels, in the order of their first occurrence.
     pub fn panels(&self) -> Vec<&str> {
         distinct(self.points.iter().map(|point| point.panel.as_str()))
     }
 
-    /// The series of a panel, in the order in which they come first.
+    /// The series of a panel, in the order of their first occurrence.
     pub fn series(&self, panel: &str) -> Vec<&str> {
         let here = self.points.iter().filter(|point| point.panel == panel);
         distinct(here.map(|point| point.series.as_str()))
     }
 
-    /// The places on the horizontal axis of a panel, in the order in which they come first.
+    /// The places on the horizontal axis of a panel, in the order of their first occurrence.
     pub fn places(&self, panel: &str) -> Vec<&str> {
         let here = self.points.iter().filter(|point| point.panel == panel);
         distinct(here.map(|point| point.x.as_str()))
@@ -149,7 +149,7 @@ impl Results {
         values.reduce(f64::max)
     }
 
-    /// A value made of the figures of each trial at a point, over all trials that have it.
+    /// A value computed from the figures of each trial at a point, over all trials that have it.
     pub fn derived(
         &self,
         point: &Point,

@@ -1,21 +1,21 @@
-//! Tables in Markdown, of results.
+//! Tables of results in Markdown.
 //!
-//! What must never enter: figures of its own.
+//! What must never enter: its own figures.
 
 use std::fmt::Write;
 
 use crate::statistics::{Results, Summary};
 use crate::trial::Point;
 
-/// A figure that is shown: its name in outcomes, its heading with the unit, and what one of the unit is in the
-/// outcome's.
+/// A figure that is shown: its name in outcomes, its heading with the unit, and the factor between
+/// the units.
 #[derive(Debug, Clone, Copy)]
 pub struct Figure {
     /// The name in outcomes, such as `wire_bytes`.
     pub name: &'static str,
     /// The heading, such as `on the wire (MB)`.
     pub title: &'static str,
-    /// How much of the outcome's unit one of the heading's is, such as 1e6.
+    /// One unit of the heading in the unit of the outcome, such as 1e6.
     pub unit: f64,
 }
 
@@ -27,27 +27,27 @@ impl Figure {
     }
 }
 
-/// How the first three columns are headed.
+/// The headings of the first three columns.
 #[derive(Debug, Clone, Copy)]
 pub struct Heads {
-    /// Over the panels; empty: no such column.
+    /// For the panels; empty: no such column.
     pub panel: &'static str,
-    /// Over the series; empty: no such column.
+    /// For the series; empty: no such column.
     pub series: &'static str,
-    /// Over the places; empty: no such column.
+    /// For the places; empty: no such column.
     pub x: &'static str,
 }
 
 impl Heads {
-    /// Those of a table with a single panel.
+    /// The headings of a table with a single panel.
     pub const fn of(series: &'static str, x: &'static str) -> Self {
         let panel = "";
         Self { panel, series, x }
     }
 }
 
-/// A row a point, with the mean and the standard deviation of each figure, in the order of panels, places and series. With a
-/// `base`, the ratio of the last figure to that series at the same place, trial by trial.
+/// One row per point, with the mean and the standard deviation of each figure, in the order of panels, places and series. With a
+/// `base`, also the ratio of the last figure to that series at the same place, trial by trial.
 pub fn by_point(results: &Results, heads: Heads, figures: &[Figure], base: Option<&str>) -> String {
     let last = figures.last().filter(|_| base.is_some());
     let ratios: Vec<Figure> = last.copied().into_iter().collect();
@@ -89,8 +89,8 @@ pub fn with_ratios(
     table
 }
 
-/// One line: a figure of all series at one place beside that of `base`, trial by trial, as
-/// `other 2.50 ± 0.10 (base: 1)`. None while it is not known of all.
+/// One line: a figure of all series at one place compared with that of `base`, trial by trial, as
+/// `other 2.50 ± 0.10 (base: 1)`. None unless it is known for all.
 pub fn ratios(results: &Results, panel: &str, x: &str, figure: &str, base: &str) -> Option<String> {
     let others = results.series(panel).into_iter();
     let others = others.filter(|series| *series != base);
@@ -103,7 +103,7 @@ pub fn ratios(results: &Results, panel: &str, x: &str, figure: &str, base: &str)
     Some(format!("{} ({base}: 1)", ratios?.join(", ")))
 }
 
-/// Those of the words whose heading is not empty.
+/// The words with a non-empty heading.
 fn named<'a>(heads: [&'a str; 3], words: [&'a str; 3]) -> impl Iterator<Item = &'a str> {
     let pairs = heads.into_iter().zip(words);
     pairs
@@ -126,7 +126,7 @@ fn in_order(results: &Results) -> Vec<&Point> {
     points
 }
 
-/// One row of any table.
+/// One row of a table.
 pub fn row<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     let mut text = String::from("|");
     for cell in cells {
@@ -136,7 +136,7 @@ pub fn row<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     text + "\n"
 }
 
-/// `12.3 ± 0.4`, with as many digits as mean something.
+/// `12.3 ± 0.4`, with the significant digits.
 pub fn cell(summary: Summary, unit: f64) -> String {
     let (mean, deviation) = (summary.mean / unit, summary.deviation / unit);
     let digits = digits(mean);
@@ -146,7 +146,7 @@ pub fn cell(summary: Summary, unit: f64) -> String {
     }
 }
 
-/// Digits behind the point, for three that mean something.
+/// The number of decimal places for three significant digits.
 fn digits(value: f64) -> usize {
     match value.abs() {
         100.0.. => 0,

@@ -1,6 +1,6 @@
-//! What one workload did: how much, in what time, and how long single operations took.
+//! The result of one workload: amount, time, and latencies of operations.
 //!
-//! What must never enter: which server did it.
+//! What must never enter: the server.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 /// Significant digits of latencies.
 const DIGITS: u8 = 3;
 
-/// What took longer is counted as this long, in microseconds: an hour.
+/// The upper bound of recorded latencies, in microseconds: an hour.
 const LONGEST_US: u64 = 3_600_000_000;
 
 /// The count of one worker, or of all workers together.
@@ -17,7 +17,7 @@ const LONGEST_US: u64 = 3_600_000_000;
 pub struct Tally {
     /// Operations, entries or bytes, as the workload counts.
     pub amount: u64,
-    /// How long operations took, in microseconds.
+    /// The latencies of operations, in microseconds.
     latencies_us: Histogram<u64>,
 }
 
@@ -32,30 +32,30 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Counts an operation that began then and did this much.
+    /// Counts an operation that began then, with this amount.
     pub fn add(&mut self, began: Instant, amount: u64) {
         self.took(began.elapsed());
         self.amount += amount;
     }
 
-    /// Notes how long an operation took.
+    /// Records the latency of an operation.
     pub fn took(&mut self, time: Duration) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.latencies_us.saturating_record(us);
     }
 
-    /// How many operations there were.
+    /// The number of operations.
     pub fn operations(&self) -> u64 {
         self.latencies_us.len()
     }
 
-    /// Takes in another worker's count.
+    /// Adds another worker's count.
     pub fn absorb(&mut self, other: &Self) {
         self.amount += other.amount;
         self.latencies_us += &other.latencies_us;
     }
 
-    /// What an operation took in the mean, in microseconds, with three significant digits.
+    /// The mean latency of operations, in microseconds, with three significant digits.
     pub fn mean(&self) -> f64 {
         self.latencies_us.mean()
     }
@@ -66,7 +66,7 @@ impl Tally {
     }
 }
 
-/// How long a workload goes on.
+/// The length of a workload.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
     deadline: Instant,

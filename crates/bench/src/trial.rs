@@ -1,17 +1,17 @@
-//! A trial: what is measured, for which time, and what has come out.
+//! A trial: its point, its number, and its results.
 //!
-//! What must never enter: how it is measured, and how it is shown.
+//! What must never enter: how it is measured and shown.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// One configuration that is measured.
+/// One measured configuration.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Point {
-    /// The chart it belongs to, such as a workload; empty where there is one only.
+    /// The chart it belongs to, such as a workload; empty if there is only one.
     pub panel: String,
-    /// What is compared there, such as a server.
+    /// The compared thing, such as a server.
     pub series: String,
     /// Its place on the horizontal axis: a number, such as `0.2`, or a word.
     pub x: String,
@@ -41,7 +41,7 @@ impl std::fmt::Display for Point {
 pub struct Job {
     /// What is measured.
     pub point: Point,
-    /// For which time, from 1.
+    /// The number of the trial, from 1.
     pub trial: u32,
 }
 
@@ -51,7 +51,7 @@ impl std::fmt::Display for Job {
     }
 }
 
-/// What one trial at one point has yielded: figures by their names, each name with its unit (`build_s`, `wire_bytes`).
+/// The result of one trial at one point: figures by their names, each name with its unit (`build_s`, `wire_bytes`).
 pub type Outcome = BTreeMap<String, f64>;
 
 /// An outcome of these figures.

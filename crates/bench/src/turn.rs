@@ -1,7 +1,7 @@
-//! A turn: everything that is measured at a stretch with one server and one number of clients, in an
+//! A turn: everything that is measured without interruption with one server and one number of clients, in an
 //! order in which each workload finds what it needs.
 //!
-//! What must never enter: whose turn it is.
+//! What must never enter: the order of turns.
 
 use std::time::Duration;
 
@@ -16,24 +16,24 @@ use crate::workload::{Workload, data, files};
 
 /// The names of figures in outcomes.
 pub(crate) mod figure {
-    /// How much a second, in the workload's unit.
+    /// The amount per second, in the workload's unit.
     pub(crate) const RATE: &str = "per_s";
-    /// What half of the operations did not exceed.
+    /// The median latency of operations.
     pub(crate) const MEDIAN: &str = "median_us";
-    /// What 99 of 100 operations did not exceed.
+    /// The 99th percentile of latencies.
     pub(crate) const MOST: &str = "most_us";
     /// Processor time of the server for each unit of work.
     pub(crate) const SERVER_CPU: &str = "server_cpu_us";
-    /// The same of the clients.
+    /// The same for the clients.
     pub(crate) const CLIENT_CPU: &str = "client_cpu_us";
-    /// What share of the processors other programs used meanwhile.
+    /// The share of the processors that other programs used meanwhile.
     pub(crate) const OTHERS: &str = "others_share";
 }
 
-/// How many clients work at once.
+/// The numbers of clients that work at once.
 pub(crate) const CLIENTS: [usize; 3] = [1, 16, 64];
 
-/// What a turn has yielded.
+/// The results of a turn.
 pub(crate) type Outcomes = Vec<(Point, Outcome)>;
 
 /// A workload at a server, by this many clients.
@@ -41,7 +41,7 @@ pub(crate) fn point(workload: Workload, kind: Kind, clients: usize) -> Point {
     Point::new(workload.title(), kind.title(), clients)
 }
 
-/// What a workload has yielded that took this long, with the processor time of those who served and of those who asked.
+/// The outcome of a workload that took this long, with the processor time of server and clients.
 pub(crate) fn outcome(
     workload: Workload,
     tally: &Tally,
@@ -61,20 +61,20 @@ pub(crate) fn outcome(
     figures.map(|(name, value)| (name.to_owned(), value)).into()
 }
 
-/// How much is done in a turn.
+/// The amount of work in a turn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extent {
-    /// How long a workload goes on that has no end of its own.
+    /// The length of a workload without an end of its own.
     pub(crate) length: Duration,
-    /// How much data all clients together write to large files, in bytes.
+    /// The number of bytes that all clients together write to large files.
     pub(crate) data_size: u64,
 }
 
-/// Whose turn it is, and when.
+/// The server and the clients of a turn.
 pub(crate) struct Place<'a> {
     /// The server.
     pub(crate) contender: &'a mut Contender,
-    /// How many clients work.
+    /// The number of clients.
     pub(crate) clients: usize,
 }
 
@@ -86,12 +86,12 @@ struct Turn<'a> {
     outcomes: Outcomes,
 }
 
-/// Everything but removing; `name` is new at this server. Returns also what was left for
+/// Does everything except removing; `name` is new at this server. Also returns what remains for
 /// [`remove`].
 ///
-/// Removing comes in turns of its own, after all others: an ext4 without a journal passes over
-/// inodes that were in use in the last minutes when it looks for a free one, and would show the next
-/// turn as slow.
+/// Removals have their own turns, after all others: an ext4 without a journal skips
+/// inodes that were in use in the last minutes when it looks for a free one, and would slow the next
+/// turn down.
 pub(crate) async fn work(place: Place<'_>, name: &str, extent: Extent) -> Result<(Outcomes, Left)> {
     let target = place.contender.target();
     let crew = Crew::hire(target, place.clients, name, extent.data_size).await?;

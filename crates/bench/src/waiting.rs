@@ -1,4 +1,4 @@
-//! Waiting for a processor: for how long a process or a thread was ready and did not run, because others did.
+//! Waiting for a processor: the time in which a process or a thread was ready and did not run, because others ran.
 //!
 //! What must never enter: processor time that was used; that is `processor`.
 
@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// A control group (cgroups version 2) that one process is in, whose *pressure stall information* the kernel keeps. It is removed when it
-/// is dropped, after the process has ended.
+/// A control group (cgroups version 2) with one process. The kernel keeps *pressure stall information* of it. The group is removed when this
+/// value is dropped, after the process has ended.
 #[derive(Debug)]
 pub struct Pressure {
     folder: PathBuf,
 }
 
 impl Pressure {
-    /// Puts a process with all its threads, and all that it will start, into a new group below this process's.
+    /// Puts a process with all its threads and future children into a new group below this process's group.
     ///
     /// # Errors
     /// Fails without cgroups version 2 or the right to make a group, and when the process has ended.
@@ -35,11 +35,11 @@ impl Pressure {
         Ok(group)
     }
 
-    /// For how long so far at least one thread of the process was ready and did not run: *some* in `cpu.pressure`
+    /// The total time in which at least one thread of the process was ready and did not run: *some* in `cpu.pressure`
     /// (Documentation/accounting/psi.rst of Linux). Threads that wait at the same time count once.
     ///
     /// # Errors
-    /// Fails where the kernel keeps no pressure stall information.
+    /// Fails if the kernel keeps no pressure stall information.
     pub fn waited(&self) -> Result<Duration> {
         some_in_file(&self.folder.join("cpu.pressure"))
     }
@@ -52,19 +52,19 @@ impl Drop for Pressure {
     }
 }
 
-/// For how long so far at least one thread of the whole machine was ready and did not run.
+/// The total time in which at least one thread of the whole machine was ready and did not run.
 ///
 /// # Errors
-/// Fails where the kernel keeps no pressure stall information.
+/// Fails if the kernel keeps no pressure stall information.
 pub fn of_machine() -> Result<Duration> {
     some_in_file(Path::new("/proc/pressure/cpu"))
 }
 
-/// For how long so far the thread that asks was ready and did not run: the second field of `schedstat`
+/// The total time in which the calling thread was ready and did not run: the second field of `schedstat`
 /// (Documentation/scheduler/sched-stats.rst of Linux).
 ///
 /// # Errors
-/// Fails where the kernel keeps no scheduler statistics.
+/// Fails if the kernel keeps no scheduler statistics.
 pub fn of_this_thread() -> Result<Duration> {
     let path = "/proc/thread-self/schedstat";
     let text = fs::read_to_string(path).with_context(|| format!("could not read {path}"))?;
@@ -89,7 +89,7 @@ fn some_in(pressure: &str) -> Option<Duration> {
     Some(Duration::from_micros(total.parse().ok()?))
 }
 
-/// Where cgroups version 2 are mounted, in proc(5) `mounts`.
+/// The mount point of cgroups version 2, from proc(5) `mounts`.
 fn mount_in(mounts: &str) -> Option<&str> {
     mounts.lines().find_map(|line| {
         let mut fields = line.split_whitespace().skip(1);

@@ -1,4 +1,4 @@
-//! A folder on the disk to measure, for whatever servers keep during a run.
+//! A folder on the measured disk, for the files of servers during a run.
 //!
 //! What must never enter: results.
 
@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::machine;
 
-/// A folder on the disk to measure, removed when it is dropped.
+/// A folder on the measured disk, removed when it is dropped.
 pub struct WorkFolder {
     path: PathBuf,
 }
@@ -20,7 +20,7 @@ impl WorkFolder {
         &self.path
     }
 
-    /// Makes a new one in a folder, and removes there what runs have left that were interrupted.
+    /// Makes a new one in a folder, and removes the folders of interrupted runs there.
     pub fn make_in(parent: &Path) -> Result<Self> {
         for folder in abandoned(parent) {
             fs::remove_dir_all(&folder)
@@ -35,7 +35,7 @@ impl WorkFolder {
     }
 }
 
-/// The work folders of processes that are gone. Who cannot be told from a process that runs, keeps it.
+/// The work folders of processes that are gone. A folder is kept if its process cannot be told from a running one.
 fn abandoned(parent: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(parent).into_iter().flatten();
     let folders = entries.filter_map(|entry| Some(entry.ok()?.path()));

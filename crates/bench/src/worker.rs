@@ -1,5 +1,5 @@
-//! Workers: clients that do the same thing at the same time, each with a connection, a session, an
-//! owner and a directory of its own.
+//! Workers: clients that do the same thing at the same time, each with its own connection, session,
+//! owner and directory.
 //!
 //! What must never enter: what they do.
 
@@ -26,7 +26,7 @@ pub(crate) struct Worker {
     pub(crate) directory: NfsFh4,
     /// The regular files in that directory.
     pub(crate) files: Vec<File>,
-    /// Where it draws its random numbers from.
+    /// The source of its random numbers.
     pub(crate) random: Rng,
 }
 
@@ -44,15 +44,15 @@ pub(crate) struct File {
 pub(crate) struct Crew {
     target: Target,
     workers: Vec<Worker>,
-    /// The directory that theirs lie in.
+    /// The directory that contains theirs.
     name: String,
-    /// How much data they write together, in bytes.
+    /// The number of bytes that they write together.
     data_size: u64,
 }
 
 impl Crew {
     /// Connects `count` workers and makes their directories in a new one called `name`. Together
-    /// they will write `data_size` bytes where they write large files.
+    /// they will write `data_size` bytes to large files.
     pub(crate) async fn hire(
         target: &Target,
         count: usize,
@@ -84,12 +84,12 @@ impl Crew {
         })
     }
 
-    /// How much data they write together, in bytes, and how many they are.
+    /// The number of bytes that they write together, and the number of workers.
     pub(crate) fn data(&self) -> (u64, usize) {
         (self.data_size, self.workers.len())
     }
 
-    /// Has all workers do the same and returns what they did together, and how long it took until
+    /// Lets all workers do the same and returns their common tally, and the time until
     /// the last was done.
     pub(crate) async fn all<F, W>(&mut self, work: F) -> Result<(Tally, Duration)>
     where
@@ -110,7 +110,7 @@ impl Crew {
         Ok((together, began.elapsed()))
     }
 
-    /// Connects workers anew who go on with what others left.
+    /// Connects new workers that continue with what others left.
     pub(crate) async fn rehire(target: &Target, left: Left) -> Result<Self> {
         let mut workers = Vec::with_capacity(left.workers.len());
         for (number, (directory, files)) in left.workers.into_iter().enumerate() {

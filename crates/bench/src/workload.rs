@@ -1,6 +1,6 @@
-//! What is measured: the workloads, their names and units, and the way to run one.
+//! The workloads, their names and units, and how to run one.
 //!
-//! What must never enter: in which order and for how long; see `turn` and `load`.
+//! What must never enter: their order and length; see `turn` and `load`.
 
 pub(crate) mod data;
 pub(crate) mod directory;
@@ -46,7 +46,7 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    /// All, in the order of the tables.
+    /// All workloads, in the order of the tables.
     pub(crate) const ORDER: [Self; 11] = [
         Workload::Null,
         Workload::Create,
@@ -61,7 +61,7 @@ impl Workload {
         Workload::RandomWrite,
     ];
 
-    /// How the tables call it.
+    /// Its title in tables.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Workload::Null => "bare RPC (NULL)",
@@ -78,7 +78,7 @@ impl Workload {
         }
     }
 
-    /// What is counted each second.
+    /// The unit that is counted each second.
     pub(crate) fn unit(self) -> &'static str {
         match self {
             Workload::Create | Workload::CreateDurable | Workload::Remove => "files/s",
@@ -92,7 +92,7 @@ impl Workload {
         }
     }
 
-    /// By how much a count is divided to be in that unit.
+    /// The divisor that converts a count to that unit.
     pub(crate) fn scale(self) -> f64 {
         match self {
             Workload::Write | Workload::Read => f64::from(1 << 20),
@@ -100,7 +100,7 @@ impl Workload {
         }
     }
 
-    /// How many requests one of that unit takes; `None` where that depends on how much a server tells in each.
+    /// The number of requests per unit; `None` if it depends on how much a server returns in each.
     pub(crate) fn requests(self) -> Option<f64> {
         match self {
             Workload::Create | Workload::CreateDurable => Some(3.0),
@@ -109,8 +109,8 @@ impl Workload {
         }
     }
 
-    /// Has the crew do it, for this long where the work has no end of its own. What the work needs
-    /// must be there: files to look at, the large directory, the large files.
+    /// Lets the crew do it, for this long if the work has no end of its own. The needed files, the large
+    /// directory or the large files must exist.
     pub(crate) async fn run(self, crew: &mut Crew, length: Duration) -> Result<(Tally, Duration)> {
         let span = Span::of(length);
         match self {

@@ -1,7 +1,7 @@
-//! The acceptor's side of an election: grant what fits, queue what does not, grant it later.
+//! The acceptor's side of an election: it grants proposals without conflicts, queues the others, and grants them later.
 //!
-//! This replaces the polling of Figure 1, whose losers may ask again before the winner does, for ever.
-//! Pure bookkeeping: answers go back to the caller, who knows how to send them.
+//! This replaces the polling of Figure 1, where the losers may ask again before the winner does, for ever. Pure
+//! bookkeeping: the caller gets the answers and sends them.
 
 use crate::ancestry::Change;
 use crate::claim::{Obstacle, Proposal, Rank};
@@ -18,18 +18,18 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use vfs::{ObjectId, ReplicaSlot};
 
-/// What became of a proposal at this acceptor.
+/// The result of a proposal at this acceptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Granted just now; not durable yet.
+    /// Granted now; not durable yet.
     Granted(Proposal),
-    /// Granted before; the acknowledgement is due again.
+    /// Granted before; the acknowledgement must be sent again.
     GrantedBefore(ControlName),
-    /// Waiting, or (without the queue) turned away.
+    /// Waiting, or (without the queue) refused.
     Refused(ControlName, Vec<Obstacle>),
 }
 
-/// One replica in its role as acceptor of everybody's proposals, its own included.
+/// One replica in its role as acceptor of all proposals, including its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Acceptor {
     slot: ReplicaSlot,
@@ -37,12 +37,12 @@ pub(crate) struct Acceptor {
     waiting: Waiting,
     ended: EndedControls,
     arrivals: u64,
-    /// Nothing is granted or acknowledged until what froze is known.
+    /// While true, nothing is granted or acknowledged: the frozen controls are not known yet.
     paused: bool,
-    /// Proposals that were granted before the pause and made again during it.
+    /// Proposals that were granted before the pause and proposed again during it.
     repeated: BTreeSet<ControlName>,
-    /// Controls that were acknowledged before the start and are not acknowledged again: something may have been won
-    /// that excludes them, or their holders may rely on what was acknowledged. They stand in everybody's way.
+    /// Controls that were acknowledged before the start and are not acknowledged again. A conflicting control may have
+    /// been won, or their holders may rely on the acknowledgement. They block all other proposals.
     disputed: BTreeSet<ControlName>,
 }
 
@@ -64,7 +64,7 @@ impl Acceptor {
         self.waiting.table()
     }
 
-    /// Takes note of a link that has come or gone; what can be granted now is left to `settle`.
+    /// Records a link that was added or removed. `settle` then grants what has become possible.
     pub(crate) fn note_link(
         &mut self,
         tree: &impl Tree,
@@ -75,17 +75,17 @@ impl Acceptor {
         self.waiting.note_link(tree, object, parent, change);
     }
 
-    /// Whether everything that is counted or remembered about places is right (I6).
+    /// Whether all counters and remembered places are correct (I6).
     pub(crate) fn is_exact(&self, tree: &impl Tree) -> bool {
         self.waiting.is_exact(tree)
     }
 
-    /// Takes note that the whole tree is another one.
+    /// Records that the whole tree was replaced.
     pub(crate) fn note_replaced(&mut self, tree: &impl Tree) {
         self.waiting.note_replaced(tree);
     }
 
-    /// What waits here, and what its proposer was last told stands in the way.
+    /// The waiting proposals, each with the obstacles that its proposer was last told.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (&Proposal, &[Obstacle])> {
         let waiters = self.waiting.iter();
         waiters.map(|waiter| (&waiter.proposal, waiter.told.as_slice()))
@@ -95,7 +95,7 @@ impl Acceptor {
         !self.waiting.is_empty()
     }
 
-    /// Whether a release has named this waiting proposal, so that it may hold up others.
+    /// Whether a release has named this waiting proposal, so that it may block others.
     pub(crate) fn is_named(&self, name: ControlName) -> bool {
         let waiter = self.waiting.get(name);
         waiter.is_some_and(|waiter| waiter.named)
@@ -105,7 +105,7 @@ impl Acceptor {
         self.ended.contains(name)
     }
 
-    /// So much is remembered of what has ended, and of what was asked for again or is in dispute.
+    /// The number of remembered entries about ended, repeated and disputed controls.
     pub(crate) fn ended_len(&self) -> usize {
         self.ended.len() + self.repeated.len() + self.disputed.len()
     }
@@ -120,7 +120,7 @@ impl Acceptor {
         self.waiting.iter_of(holder).count()
     }
 
-    /// Judges a proposal, new or repeated. `replaces` ends an earlier one and inherits its place.
+    /// Judges a new or repeated proposal. `replaces` ends an earlier proposal, whose place in the queue the new one inherits.
     pub(crate) fn propose(
         &mut self,
         tree: &impl Tree,
@@ -162,7 +162,7 @@ impl Acceptor {
         answers
     }
 
-    /// Records what was acknowledged before a restart. What excluded each other then was in dispute, and is again.
+    /// Restores a control that was acknowledged before a restart. Controls that conflicted then were in dispute, and are again.
     pub(crate) fn restore(&mut self, tree: &impl Tree, grant: Proposal) {
         if self.table().contains(grant.name) {
             return;
@@ -175,8 +175,8 @@ impl Acceptor {
         self.waiting.grant(tree, grant);
     }
 
-    /// Records a control that an applied update brought along (inheritance); it cannot conflict,
-    /// because the control it descends from was granted here before the update was applied.
+    /// Records a control that came with an applied update (inheritance). It cannot conflict, because its parent control
+    /// was granted here before the update was applied.
     pub(crate) fn adopt(&mut self, tree: &impl Tree, proposal: Proposal) -> Option<Answer> {
         let name = proposal.name;
         if self.ended.contains(name) {
@@ -191,7 +191,7 @@ impl Acceptor {
         Some(Answer::Granted(proposal))
     }
 
-    /// Ends a control or a waiting proposal, then grants what fits, `next` before all others.
+    /// Ends a control or a waiting proposal. Then grants what has become possible, `next` first.
     pub(crate) fn end(
         &mut self,
         tree: &impl Tree,
@@ -206,7 +206,7 @@ impl Acceptor {
         self.settle(tree, view)
     }
 
-    /// Ends everything that `holder` held or proposed before this incarnation, then grants what fits.
+    /// Ends everything that `holder` held or proposed before this incarnation. Then grants what has become possible.
     /// Returns the controls that were acknowledged here, and the answers.
     pub(crate) fn renounce(
         &mut self,
@@ -239,8 +239,8 @@ impl Acceptor {
         self.waiting.add(tree, Waiter::new(next, arrival, true));
     }
 
-    /// Removes every trace but the memory that it ended. Returns what it was while it waited; a place
-    /// in the queue that a granted proposal once had is worth nothing any more.
+    /// Removes the control, and remembers only that it ended. Returns the waiter, if it was waiting. The earlier queue
+    /// place of a granted proposal is not kept.
     fn forget(&mut self, tree: &impl Tree, name: ControlName) -> Option<Waiter> {
         if self.rules.ended_remembered() {
             self.ended.insert(name);
@@ -249,7 +249,7 @@ impl Acceptor {
         self.waiting.take(name)
     }
 
-    /// The proposal of another replica that has waited longest for what `name` controls.
+    /// Of the proposals that wait for this control, the one that has waited longest.
     pub(crate) fn longest_waiter(&self, name: ControlName) -> Option<&Proposal> {
         let held = self.table().grant(name)?;
         let waiters = self.waiting.iter();
@@ -258,7 +258,7 @@ impl Acceptor {
         Some(&longest.proposal)
     }
 
-    /// The waiting proposals of `holder` in whose way a granted control is.
+    /// The waiting proposals of `holder` that a granted control blocks.
     pub(crate) fn held_up_by(
         &self,
         holder: ReplicaSlot,
@@ -280,8 +280,8 @@ impl Acceptor {
         conflicting.map(|other| other.name).collect()
     }
 
-    /// Favours a waiting proposal until a moment, unless that happened already and it is too early for a second
-    /// time. Its successors inherit that.
+    /// Favours a waiting proposal until a moment, unless that already happened and it is too early for a second time.
+    /// Its successors inherit this.
     pub(crate) fn favour(&mut self, now: Moment, name: ControlName, until: Moment, again: Moment) {
         if let Some(waiter) = self.waiting.get_mut(name)
             && waiter.favoured.is_none_or(|(_, again)| again <= now)
@@ -290,7 +290,7 @@ impl Acceptor {
         }
     }
 
-    /// Until when somebody who conflicts with this proposal is favoured.
+    /// Until when a proposal that conflicts with this one is favoured.
     pub(crate) fn favoured_against(
         &self,
         now: Moment,
@@ -305,7 +305,7 @@ impl Acceptor {
         favoured.max()
     }
 
-    /// Takes note that waiting proposals have been won elsewhere. Whether any was news.
+    /// Records that waiting proposals have been won elsewhere. Returns whether that was new for any of them.
     pub(crate) fn note_won(&mut self, names: &[ControlName]) -> bool {
         let mut news = false;
         for name in names {
@@ -323,7 +323,7 @@ impl Acceptor {
         self.repeated.clear();
     }
 
-    /// Goes on: says again what was asked for again, and grants what fits.
+    /// Ends the pause: repeats the answers for repeated proposals, and grants what has become possible.
     pub(crate) fn resume(&mut self, tree: &impl Tree, view: &View) -> Vec<Answer> {
         self.paused = false;
         let repeated = std::mem::take(&mut self.repeated);
@@ -335,7 +335,7 @@ impl Acceptor {
         answers
     }
 
-    /// Makes a granted proposal wait again, because something older may have been won.
+    /// Makes a granted proposal wait again, because an older conflicting one may have been won.
     pub(crate) fn retract(&mut self, tree: &impl Tree, name: ControlName) {
         if let Some(grant) = self.table().grant(name).cloned() {
             self.waiting.end(tree, name);
@@ -344,7 +344,7 @@ impl Acceptor {
         }
     }
 
-    /// Keeps a control that was acknowledged before the start, and acknowledges it no more while anything excludes it.
+    /// Keeps a control that was acknowledged before the start, but does not acknowledge it while another control conflicts.
     pub(crate) fn dispute(&mut self, name: ControlName) {
         self.disputed.insert(name);
     }
@@ -358,7 +358,7 @@ impl Acceptor {
         self.disputed.contains(&name)
     }
 
-    /// Acknowledges again what nothing excludes any more.
+    /// Acknowledges again the disputed controls that no other control conflicts with any more.
     fn end_disputes(&mut self, tree: &impl Tree) -> Vec<Answer> {
         let mut answers = Vec::new();
         for name in std::mem::take(&mut self.disputed) {
@@ -373,7 +373,7 @@ impl Acceptor {
         answers
     }
 
-    /// Forgets what was granted, but to `keep`, and what waits. Returns the grants that are forgotten.
+    /// Removes all grants, except those of `keep`, and all waiting proposals. Returns the removed grants.
     pub(crate) fn clear(&mut self, tree: &impl Tree, keep: Option<ReplicaSlot>) -> Vec<Proposal> {
         let grants = self.table().grants();
         let grants = grants.filter(|grant| Some(grant.name.holder) != keep);
@@ -385,7 +385,7 @@ impl Acceptor {
         grants
     }
 
-    /// The controls of others that exclude a proposal.
+    /// The controls of others that conflict with a proposal.
     pub(crate) fn conflicts(&self, tree: &impl Tree, proposal: &Proposal) -> BTreeSet<ControlName> {
         self.table().conflicts(tree, proposal)
     }
@@ -395,7 +395,7 @@ impl Acceptor {
         self.waiting.retain(|name| !view.has_lost(name.holder));
     }
 
-    /// Grants every waiting proposal that now fits, in order, and reports changed obstacles to the rest.
+    /// Grants every waiting proposal that is not blocked any more, in order, and reports changed obstacles to the others.
     pub(crate) fn settle(&mut self, tree: &impl Tree, view: &View) -> Vec<Answer> {
         if self.paused {
             return Vec::new();
@@ -418,7 +418,7 @@ impl Acceptor {
         answers
     }
 
-    /// Those that a release has named, then the largest; this replica's own proposals last.
+    /// The order of grants: proposals that a release has named, then by rank; this replica's own proposals last.
     fn order(&self) -> Vec<ControlName> {
         let mut order: Vec<&Waiter> = self.waiting.iter().collect();
         order.sort_by_key(|waiter| {
@@ -449,8 +449,8 @@ impl Acceptor {
         refusals
     }
 
-    /// Whether anything keeps a waiting proposal from being granted: conflicting controls, competitors it
-    /// has made way for, or named waiters ahead of it.
+    /// Whether a waiting proposal is blocked: by conflicting controls, by competitors that it has made way for, or by
+    /// named waiters ahead of it.
     fn is_blocked(
         &self,
         tree: &impl Tree,
@@ -465,8 +465,8 @@ impl Acceptor {
         })
     }
 
-    /// Named waiters ahead of one that hold it up. They must not hold up proposals of a replica whose control
-    /// they wait for: before it can relinquish, everyone has to acknowledge its narrower controls.
+    /// Named waiters ahead of this one that block it. They must not block proposals of a replica whose control they
+    /// wait for: before it can relinquish, all replicas have to acknowledge its narrower controls.
     fn reserved<'a>(
         &'a self,
         tree: &'a impl Tree,
@@ -485,7 +485,7 @@ impl Acceptor {
         reserved.map(|other| other.proposal.name)
     }
 
-    /// What stands in the way of a waiting proposal, the highest ranks first.
+    /// The obstacles of a waiting proposal, the highest ranks first.
     fn obstacles(
         &self,
         tree: &impl Tree,
@@ -520,8 +520,8 @@ impl Acceptor {
         }
     }
 
-    /// Those a proposal has made way for and that have not ended. While there are any, it must not hold
-    /// up others, for it may be waiting for the very ones.
+    /// The competitors that a proposal has made way for and that have not ended. While there are any, the proposal must
+    /// not block others, because it may be waiting for exactly those.
     fn unfinished<'a>(
         &'a self,
         view: &'a View,
@@ -533,7 +533,7 @@ impl Acceptor {
         })
     }
 
-    /// Without memory of what ended, an unknown name may belong to the past.
+    /// Without memory of ended controls, an unknown name may belong to one of them.
     fn may_know(&self, name: ControlName) -> bool {
         self.rules.ended_remembered() || self.knows(name)
     }

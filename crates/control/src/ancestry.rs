@@ -1,10 +1,9 @@
-//! The ancestry table (main paper, section 3.1 and Figure 3): who controls something below a directory?
+//! The ancestry table (main paper, section 3.1 and Figure 3): which replicas control something below a directory?
 //!
-//! One look-up answers it, without a walk through the subtree. A counter counts *links*: a control of a
-//! file with two links below a directory counts twice there. Because of that a subtree's counters can be
-//! moved as a whole, by subtraction and addition along two paths, and no control needs to be looked at.
-//! What a proposal announced about its own ancestors is counted beside that, for as long as the control
-//! lasts, since this replica's copy of the tree may lag behind the proposer's.
+//! One look-up answers this, without a walk through the subtree. A counter counts *links*: a control of a file with two
+//! links below a directory counts twice there. So the counters of a subtree can be moved as a whole, by subtraction and
+//! addition along two paths, without looking at any control. The ancestors that a proposal announced are counted
+//! separately while the control exists, because this replica's copy of the tree may be older than the proposer's.
 
 use crate::tree::{Tree, chain};
 use std::collections::BTreeMap;
@@ -21,7 +20,7 @@ struct Counter {
     announced: u32,
 }
 
-/// Whether something is counted once more or once less.
+/// Whether a control is added to the counters or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Add,
@@ -31,7 +30,7 @@ pub(crate) enum Change {
 /// Counts, for each directory and replica, the controls below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AncestryTable {
-    /// The counters of a directory, ascending by replica.
+    /// The counters of each directory, sorted by replica.
     entries: BTreeMap<ObjectId, Vec<Counter>>,
 }
 
@@ -55,8 +54,8 @@ impl AncestryTable {
         }
     }
 
-    /// Counts `amounts` at `parent` and everything above it: a link appeared or went there. Usually there
-    /// are none, and then nothing is walked.
+    /// Adds or removes `amounts` at `parent` and at everything above it, for a link that was added or removed there.
+    /// The amounts are usually empty, and then nothing is walked.
     pub(crate) fn count_along(
         &mut self,
         tree: &impl Tree,
@@ -76,14 +75,14 @@ impl AncestryTable {
         }
     }
 
-    /// What this replica's own tree shows below `directory`, for moving it elsewhere.
+    /// The counters of this replica's own tree for `directory` and below, to move them elsewhere.
     pub(crate) fn below(&self, directory: ObjectId) -> Amounts {
         let counters = self.entries.get(&directory).into_iter().flatten();
         let by_link = counters.map(|counter| (counter.holder, counter.by_link));
         by_link.filter(|(_, amount)| *amount > 0).collect()
     }
 
-    /// How much `holder` controls below `directory`, by link or by announcement.
+    /// The number of controls of `holder` below `directory`, by link or by announcement.
     pub(crate) fn count_of(&self, directory: ObjectId, holder: ReplicaSlot) -> u32 {
         let mut counters = self.entries.get(&directory).into_iter().flatten();
         let counter = counters.find(|counter| counter.holder == holder);
@@ -96,7 +95,7 @@ impl AncestryTable {
         counters.any(|counter| counter.holder != except)
     }
 
-    /// How many counters there are.
+    /// The number of counters.
     pub(crate) fn len(&self) -> usize {
         self.entries.values().map(Vec::len).sum()
     }
@@ -128,7 +127,7 @@ impl AncestryTable {
         let counter = side(&mut counters[place]);
         *counter = match change {
             Change::Add => *counter + amount,
-            // Invariant: nothing is subtracted that was not added along the same path before.
+            // Invariant: only amounts that were added along the same path before are subtracted.
             Change::Remove => counter
                 .checked_sub(amount)
                 .expect("a counter holds at least what is taken from it"),

@@ -1,17 +1,17 @@
-//! What a proposal asks for: objects, how deep, and where the proposer believes they are.
+//! The content of a proposal: the objects, the depth, and the proposer's ancestors of the objects.
 //!
-//! Pure values with the two comparisons the protocol needs of them: do two claims conflict (Figure 2),
-//! and which of two competing proposals goes first.
+//! Pure values with the two comparisons that the protocol needs: do two claims conflict (Figure 2), and which of two
+//! competing proposals goes first?
 
 use crate::name::ControlName;
 use crate::tree::{Tree, ancestors};
 use serde::{Deserialize, Serialize};
 use vfs::{ObjectId, ReplicaSlot};
 
-/// How far a control reaches (main paper, section 3.1).
+/// The extent of a control (main paper, section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Depth {
-    /// The object alone.
+    /// Only the object.
     Shallow,
     /// A directory and everything below it.
     Deep,
@@ -39,12 +39,12 @@ impl Claim {
         }
     }
 
-    /// Whether the object lies below `directory`, as the proposer or this replica know it.
+    /// Whether the object is below `directory`, according to the proposer or to this replica.
     pub fn is_below(&self, tree: &impl Tree, directory: ObjectId) -> bool {
         self.ancestors.contains(&directory) || tree.above(self.object).contains(&directory)
     }
 
-    /// Whether one replica may not hold this claim while another replica holds `other` (Figure 2).
+    /// Whether two replicas may not hold this claim and `other` at the same time (Figure 2).
     pub fn conflicts_with(&self, tree: &impl Tree, other: &Claim) -> bool {
         self.object == other.object || self.reaches(tree, other) || other.reaches(tree, self)
     }
@@ -54,22 +54,22 @@ impl Claim {
     }
 }
 
-/// One replica asking the others to acknowledge its control of all the claims, or of none.
+/// The request of one replica that the others acknowledge its control of all the claims, or of none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proposal {
     /// Names the control, and the proposer.
     pub name: ControlName,
-    /// What is asked for; no object occurs twice.
+    /// The claims; no object occurs twice.
     pub claims: Vec<Claim>,
-    /// Whether the proposer will be content with shallow control, and therefore lets others go first.
+    /// Whether shallow control is enough for the proposer, so that it lets others go first.
     pub downgradable: bool,
-    /// Competitors that this proposal has made way for. No acceptor grants it before it has seen the
-    /// end of each, even one that has not heard of them yet.
+    /// Competitors that this proposal has made way for. An acceptor grants it only after it has seen the end of each,
+    /// even of one that it did not know yet.
     pub behind: Vec<ControlName>,
 }
 
 impl Proposal {
-    /// Who goes first when none of several competitors can win without another's retreat.
+    /// The rank, which decides between competitors when none can win unless another one retreats.
     pub fn rank(&self) -> Rank {
         Rank {
             firm: !self.downgradable,
@@ -77,8 +77,8 @@ impl Proposal {
         }
     }
 
-    /// The same proposal as it is made again: its objects may have been moved since it was made first, and who
-    /// hears of it now may not have heard of that.
+    /// The proposal as it is repeated. Its objects may have been moved since the first time, and a replica that gets it
+    /// only now may not know that.
     pub(crate) fn told_again(&self, tree: &impl Tree) -> Proposal {
         let mut told = self.clone();
         for claim in &mut told.claims {
@@ -90,7 +90,7 @@ impl Proposal {
         told
     }
 
-    /// Whether two different holders' proposals exclude each other (Figure 2).
+    /// Whether the proposals of two different holders conflict (Figure 2).
     pub fn conflicts_with(&self, tree: &impl Tree, other: &Proposal) -> bool {
         self.name.holder != other.name.holder
             && self.claims.iter().any(|mine| {
@@ -100,8 +100,8 @@ impl Proposal {
     }
 }
 
-/// The order among competitors: what cannot be downgraded before what can (rule "an undecided deep
-/// proposal yields to a shallow one"), then the larger identifier (Figure 1).
+/// The order among competitors: proposals that cannot be downgraded go before those that can (rule "an undecided deep
+/// proposal yields to a shallow one"); then the larger identifier goes first (Figure 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Rank {
     /// The proposal cannot be downgraded.
@@ -110,13 +110,13 @@ pub struct Rank {
     pub holder: ReplicaSlot,
 }
 
-/// A control that stands in the way of a proposal, as a refusal reports it.
+/// A control that blocks a proposal, as a refusal reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Obstacle {
-    /// Where the holder stands in the order among competitors.
+    /// The holder's rank among competitors.
     pub rank: Rank,
-    /// The control in the way.
+    /// The blocking control.
     pub name: ControlName,
-    /// Its holder has left the view, so waiting for a release would be in vain.
+    /// Its holder has left the view, so waiting for a release is useless.
     pub frozen: bool,
 }

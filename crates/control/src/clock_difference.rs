@@ -1,7 +1,7 @@
-//! How far the times of day of two servers are apart, measured by questions and answers.
+//! The difference between the times of day of two servers, measured with requests and answers.
 //!
-//! The way there and the way back need not take equally long, and an answer may have waited. So a measurement is as exact as half
-//! of its round trip, and of several the one with the shortest round trip is believed, as NTP does (RFC 5905, section 10).
+//! The two directions may take different times, and an answer may have waited. So the error of a measurement is up to half of its round trip. Of several
+//! measurements, the one with the shortest round trip is used, as in NTP (RFC 5905, section 10).
 //!
 //! What must never enter: reading a clock.
 
@@ -11,21 +11,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::moment::Moment;
 
-/// At most this many answers are kept of one server.
+/// The number of answers that are kept for each server.
 const KEPT: usize = 8;
 
-/// How far the time of day of another server differs from the own one, as one question and its answer show.
+/// The difference between the time of day of another server and our own, from one request and its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockDifference {
-    /// By how much the other one is ahead, in microseconds, if the way there takes as long as the way back.
+    /// How far the other clock is ahead, in microseconds, if both directions take the same time.
     pub ahead_us: i64,
-    /// It may be as much more or less, in microseconds: half the round trip.
+    /// The maximum error in either direction, in microseconds: half the round trip.
     pub within_us: u64,
 }
 
 impl ClockDifference {
-    /// What an answer shows that says `theirs_us`: the question was asked at `asked`, and it is `now` on the clock of leases and `own_us` by
-    /// the own time of day. Times of day are in microseconds since 1970.
+    /// The result of an answer that reports `theirs_us`. The request was sent at `asked`. Now it is `now` on the clock
+    /// of leases and `own_us` by our own time of day. Times of day are in microseconds since 1970.
     #[must_use]
     pub fn shown(asked: Moment, now: Moment, own_us: i64, theirs_us: i64) -> ClockDifference {
         let within_us = now.0.saturating_sub(asked.0).div_ceil(2);
@@ -36,7 +36,7 @@ impl ClockDifference {
         }
     }
 
-    /// They differ by at least so much, in microseconds.
+    /// The minimum difference, in microseconds.
     #[must_use]
     pub fn least_us(self) -> u64 {
         self.ahead_us.unsigned_abs().saturating_sub(self.within_us)
@@ -48,13 +48,13 @@ impl ClockDifference {
 pub struct ClockDifferences(VecDeque<ClockDifference>);
 
 impl ClockDifferences {
-    /// There is another measurement.
+    /// Adds a measurement.
     pub fn note(&mut self, difference: ClockDifference) {
         self.0.truncate(KEPT - 1);
         self.0.push_front(difference);
     }
 
-    /// The most exact one; of several the latest.
+    /// The most exact measurement; of several the latest.
     #[must_use]
     pub fn best(&self) -> Option<ClockDifference> {
         let differences = self.0.iter();
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_was_late_shows_nothing_for_certain() {
-        // The clocks are equal, and the answer has waited for four seconds.
+        // The clocks are equal, and the answer was delayed by four seconds.
         let late = ClockDifference::shown(Moment(0), Moment(4_000_000), 14 * SECOND, 10 * SECOND);
         assert_eq!((late.ahead_us, late.least_us()), (-2 * SECOND, 0));
     }
@@ -103,7 +103,7 @@ mod tests {
             differences.note(measured(90_000, 0));
             assert_eq!(differences.best(), Some(measured(1_000, 2 * SECOND)));
         }
-        // The clock was set meanwhile.
+        // The clock was set in the meantime.
         differences.note(measured(90_000, 7));
         assert_eq!(differences.best(), Some(measured(90_000, 7)));
         assert_eq!(differences.0.len(), KEPT);

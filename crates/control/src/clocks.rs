@@ -1,16 +1,16 @@
-//! Two clocks that show together what one of them cannot see.
+//! Compares two clocks to detect jumps that one clock alone cannot detect.
 //!
-//! The clock of leases (on Linux `CLOCK_BOOTTIME`) goes on while a machine is suspended. It does not see that a virtual machine
-//! was paused or restored from a snapshot. The time of day is set anew after that, by the hypervisor's agent or by a
-//! daemon. Both clocks are slewed together, so that the distance between them changes only when the time of day is set.
+//! The clock of leases (on Linux `CLOCK_BOOTTIME`) continues while a machine is suspended. It does not detect that a
+//! virtual machine was paused or restored from a snapshot. After that, the hypervisor's agent or a daemon sets the time
+//! of day again. Both clocks are slewed together, so their difference changes only when the time of day is set.
 //!
 //! What must never enter: reading a clock.
 
 use crate::moment::Moment;
 use std::time::Duration;
 
-/// The time of day, and what the clock of leases showed before and after that was read: a process may lose its
-/// processor between two readings.
+/// The time of day, and the clock of leases before and after it was read: the process may lose its processor between
+/// two readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockReading {
     /// The clock of leases, before.
@@ -21,19 +21,19 @@ pub struct ClockReading {
     pub after: Moment,
 }
 
-/// What a reading says.
+/// The result of a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClockSight {
-    /// The clocks are as far apart as before.
+    /// The difference between the clocks is unchanged.
     Steady,
-    /// One of them has jumped against the other.
+    /// One of them has jumped relative to the other.
     Jumped,
-    /// The reading took so long that nobody can tell. It has to be taken again.
+    /// The reading took too long to decide. It must be repeated.
     Unclear,
 }
 
 impl ClockReading {
-    /// The least and the most by which the time of day may have been ahead, in microseconds.
+    /// The minimum and maximum of how far the time of day may have been ahead, in microseconds.
     fn bounds_us(self) -> (i64, i64) {
         let signed = |micros: u64| i64::try_from(micros).unwrap_or(i64::MAX);
         let time_of_day = signed(self.time_of_day_us);
@@ -41,8 +41,8 @@ impl ClockReading {
         (least, time_of_day.saturating_sub(signed(self.before.0)))
     }
 
-    /// By how much the time of day is ahead of the clock of leases, in microseconds; `None` when the reading took so
-    /// long that this is known less well than to a quarter of what is `allowed`.
+    /// How far the time of day is ahead of the clock of leases, in microseconds. `None` when the reading took too long:
+    /// its error is more than a quarter of `allowed`.
     #[must_use]
     pub fn ahead_us(self, allowed: Duration) -> Option<i64> {
         let (least, most) = self.bounds_us();
@@ -51,7 +51,7 @@ impl ClockReading {
     }
 }
 
-/// What a reading says of clocks that were apart by `ahead_us`, if they may drift apart by so much.
+/// Judges a reading: the clocks differed by `ahead_us`, and may drift apart by `allowed`.
 pub(crate) fn judge(ahead_us: i64, allowed: Duration, reading: ClockReading) -> ClockSight {
     let (least, most) = reading.bounds_us();
     let allowed = micros(allowed);
@@ -68,13 +68,13 @@ pub(crate) fn judge(ahead_us: i64, allowed: Duration, reading: ClockReading) -> 
     }
 }
 
-/// As many readings as are taken at most until one of them is clear: a process may lose its processor between the readings of the two
-/// clocks several times.
+/// Up to the maximum number of readings, until one of them is clear: the process may lose its processor several times
+/// between the readings of the two clocks.
 pub fn readings(read: impl Fn() -> ClockReading) -> impl Iterator<Item = ClockReading> {
     (0..16).map(move |_| read())
 }
 
-/// The time on the clock of leases, if the clocks are still apart by `ahead_us`, give or take what is `allowed`. `None`: one of them has
+/// The time on the clock of leases, if the clocks still differ by `ahead_us`, within `allowed`. `None`: one of them has
 /// jumped, or no reading was clear.
 pub fn steady(ahead_us: i64, allowed: Duration, read: impl Fn() -> ClockReading) -> Option<Moment> {
     let mut sights = readings(read).map(|reading| (judge(ahead_us, allowed, reading), reading));

@@ -1,4 +1,4 @@
-//! What the control core asks its caller to do. Nothing happens in any other way.
+//! The commands of the control core to its caller. They are its only effects.
 
 use crate::claim::Proposal;
 use crate::message::Envelope;
@@ -7,34 +7,34 @@ use crate::name::ControlName;
 use serde::{Deserialize, Serialize};
 use vfs::ReplicaSlot;
 
-/// The caller's name for a client's operation that waits for control.
+/// The caller's identifier of a client's operation that waits for control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationId(pub u64);
 
-/// Counts [`Command::Persist`]; a command that carries mark `n` must wait until the first `n` of them
-/// are on stable storage. Mark 0 waits for nothing.
+/// Counts [`Command::Persist`]. A command with mark `n` must wait until the first `n` of them are on stable storage.
+/// Mark 0 waits for nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(pub u64);
 
-/// Leave to carry out an operation now.
+/// Permission to execute an operation now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admission {
     /// The controls that cover it; the update it makes must name them.
     pub under: Vec<ControlName>,
-    /// The client may be answered when the records up to here are stable.
+    /// The client may be answered when the records up to this mark are stable.
     pub after: Mark,
 }
 
 /// A change of the durable control table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Record {
-    /// This replica acknowledges the control, to its holder or, for its own, to itself.
+    /// This replica acknowledges the control, either to its holder or, for its own control, to itself.
     Granted(Proposal),
-    /// The control has ended and must not be granted again by a late copy of its proposal.
+    /// The control has ended. A late copy of its proposal must not be granted again.
     Ended(ControlName),
-    /// What this replica had acknowledged is kept apart, not as granted: it is out of the view.
+    /// A control that this replica had acknowledged is kept separately, not as granted: the replica is out of the view.
     SetAside(Proposal),
-    /// What was kept apart is no longer needed.
+    /// A control that was set aside is no longer needed.
     Forgotten(ControlName),
 }
 
@@ -43,26 +43,26 @@ pub enum Record {
 pub enum Command {
     /// Put a record on stable storage. Several may share one commit; their order must be kept.
     Persist(Record),
-    /// Send a message to a peer, not before the records up to `after` are stable.
+    /// Send a message to a peer, but only after the records up to `after` are stable.
     Send {
         /// The receiving replica.
         to: ReplicaSlot,
         /// The message with its epoch.
         envelope: Envelope,
-        /// What must be durable first.
+        /// The records that must be stable first.
         after: Mark,
     },
-    /// Carry out a client's operation now, in the same turn, not later: the controls are in force until
-    /// the core is next called. Checks made before the operation waited have to be repeated.
+    /// Execute a client's operation now, in the same turn and not later: the controls are in force until the next call
+    /// of the core. Checks that were made before the operation waited must be repeated.
     Admit {
         /// The operation.
         operation: OperationId,
         /// The controls that cover it; the update it makes must name them.
         under: Vec<ControlName>,
-        /// The client may be answered when the records up to here are stable.
+        /// The client may be answered when the records up to this mark are stable.
         after: Mark,
     },
-    /// Hand a client's operation to another replica, or tell the replica that handed it to us to do so.
+    /// Pass a client's operation to another replica, or tell the replica that passed it to us to do so.
     ForwardTo {
         /// The operation.
         operation: OperationId,

@@ -1,7 +1,7 @@
-//! The proposer's side of one election: count the answers, judge whether to wait, win, or make way.
+//! The proposer's side of one election: it counts the answers, and decides to wait, win, or make way.
 //!
-//! A pure function of the answers received so far (Figure 1 and section 3.2 of the main paper); it sends
-//! nothing and remembers no time.
+//! A pure function of the answers received so far (Figure 1 and section 3.2 of the main paper). It sends nothing and
+//! stores no time.
 
 use crate::claim::{Obstacle, Rank};
 use crate::name::ControlName;
@@ -9,16 +9,16 @@ use crate::view::View;
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::ReplicaSlot;
 
-/// What the answers so far mean for the proposer.
+/// The conclusion from the answers so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// A majority of the configured replicas, the proposer among them, acknowledges.
+    /// A majority of the configured replicas, including the proposer, acknowledges.
     Won,
-    /// Undecided; others will answer or make way.
+    /// Undecided; other replicas will answer or make way.
     Wait,
-    /// Deep control cannot be had without somebody's retreat; ask for shallow control instead.
+    /// Deep control is impossible unless another proposer retreats; ask for shallow control instead.
     Downgrade,
-    /// Somebody else goes first: a majority has acknowledged it, or it is larger.
+    /// Another proposal goes first: a majority has acknowledged it, or its rank is higher.
     MakeWay(Vec<ControlName>),
 }
 
@@ -36,7 +36,7 @@ impl Election {
         self.acknowledged.insert(from);
     }
 
-    /// A refusal that was overtaken by the later acknowledgement, or by a later refusal, changes nothing.
+    /// A refusal changes nothing if a later acknowledgement or a later refusal has overtaken it.
     pub(crate) fn note_refusal(&mut self, from: ReplicaSlot, turn: u64, obstacles: Vec<Obstacle>) {
         let latest = self.turns.entry(from).or_default();
         if turn >= *latest && !self.acknowledged.contains(&from) {
@@ -45,9 +45,9 @@ impl Election {
         }
     }
 
-    /// Drops what refusals say about controls that have ended meanwhile. A refusal without any other
-    /// obstacle counts as outstanding: its sender will hear of the end too and answer anew. Making way
-    /// for what has ended would let two competitors retreat from each other for ever.
+    /// Drops obstacles of refusals that have ended in the meantime. A refusal without any other obstacle counts as
+    /// outstanding: its sender will also hear of the end and answer again. If proposals made way for ended controls,
+    /// two competitors could retreat from each other for ever.
     pub(crate) fn forget_obstacles(&mut self, has_ended: impl Fn(ControlName) -> bool) {
         self.refused.retain(|_, obstacles| {
             obstacles.retain(|obstacle| !has_ended(obstacle.name));
@@ -55,7 +55,7 @@ impl Election {
         });
     }
 
-    /// A replica that took no part for a while knows nothing any more of what it acknowledged.
+    /// A replica that was inactive for a while has forgotten what it acknowledged.
     pub(crate) fn forget(&mut self, replica: ReplicaSlot) {
         self.acknowledged.remove(&replica);
         self.refused.remove(&replica);
@@ -83,7 +83,7 @@ impl Election {
         active.all(|replica| self.acknowledged_by(*replica) || self.refused_by(*replica))
     }
 
-    /// Waits for the answers of these replicas once more.
+    /// Waits for the answers of these replicas again.
     pub(crate) fn begin_round(&mut self, asked: &BTreeSet<ReplicaSlot>) {
         self.refused.retain(|replica, _| !asked.contains(replica));
     }
@@ -93,10 +93,10 @@ impl Election {
         self.refused.values().flatten()
     }
 
-    /// Judges a proposal of `rank` made by this replica. Nothing is decided while the outstanding
-    /// answers could still make a majority, so equal distances do not make everybody retreat. Without
-    /// its own acceptor a proposer cannot win, whatever the others say; but if they are a majority, nobody
-    /// who is in its way can win either, and will notice. Should both retreat, they might do so for ever.
+    /// Judges a proposal of `rank` made by this replica. Nothing is decided while the outstanding answers could still
+    /// make a majority, so that equal distances do not make all proposers retreat. Without its own acceptor a proposer
+    /// cannot win, whatever the others say. But if the others are a majority, no conflicting proposer can win either,
+    /// and each will notice that. If both retreated, they might do so for ever.
     pub(crate) fn judge(&self, view: &View, rank: Rank) -> Verdict {
         let majority = view.majority();
         let acknowledged = self.acknowledged.intersection(&view.configured).count();

@@ -1,8 +1,8 @@
-//! Which controls of every other replica have ended, so that a late proposal does not revive one.
+//! The ended controls of every other replica, so that a late proposal does not revive one.
 //!
-//! A replica numbers its proposals consecutively and says with each message below which number
-//! everything has ended everywhere (the floor). So the memory is one number and the runs of ends above it, of which there
-//! are no more than controls that have not ended, however long the replicas run and one of those lasts.
+//! A replica numbers its proposals consecutively. Each message says below which number all of them have ended at all
+//! replicas (the floor). So the memory is one number and the runs of ended controls above it. There are no more runs
+//! than controls that have not ended, however long the replicas run and one control lasts.
 
 use crate::name::{ControlName, Incarnation};
 use std::collections::BTreeMap;
@@ -11,12 +11,12 @@ use vfs::ReplicaSlot;
 #[derive(Clone, Debug, Default)]
 struct Ends {
     floor: u64,
-    /// Runs of numbers that have all ended: the first of each, and the one behind its last.
+    /// Runs of numbers that have all ended: the first number of each, and the one after its last.
     above: BTreeMap<u64, u64>,
 }
 
 impl Ends {
-    /// The run that a number belongs to, or that ends before it.
+    /// The run that contains a number, or that ends directly before it.
     fn run_up_to(&self, number: u64) -> Option<(u64, u64)> {
         let (first, behind) = self.above.range(..=number).next_back()?;
         Some((*first, *behind))
@@ -52,7 +52,7 @@ impl Ends {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EndedControls {
     by_origin: BTreeMap<(ReplicaSlot, Incarnation), Ends>,
-    /// Everything of these replicas' earlier incarnations has ended.
+    /// Everything of these replicas' incarnations before this one has ended.
     renounced: BTreeMap<ReplicaSlot, Incarnation>,
 }
 
@@ -70,7 +70,7 @@ impl EndedControls {
         before.is_some_and(|before| name.incarnation < *before)
     }
 
-    /// Takes note that everything `holder` held or proposed before this incarnation has ended.
+    /// Records that everything that `holder` held or proposed before this incarnation has ended.
     pub(crate) fn renounce(&mut self, holder: ReplicaSlot, before: Incarnation) {
         let known = self.renounced.entry(holder).or_insert(before);
         *known = before.max(*known);
@@ -86,8 +86,8 @@ impl EndedControls {
         self.ends_of(name).insert(name.number);
     }
 
-    /// Takes note that everything of that incarnation below `floor` has ended. A smaller floor than
-    /// known comes from a late message and changes nothing.
+    /// Records that everything of that incarnation below `floor` has ended. A floor smaller than the known one comes
+    /// from a late message and changes nothing.
     pub(crate) fn raise_floor(&mut self, origin: ControlName, floor: u64) {
         if self.is_renounced(origin) {
             return;
@@ -95,7 +95,7 @@ impl EndedControls {
         self.ends_of(origin).raise_floor(floor);
     }
 
-    /// How many floors and runs are remembered.
+    /// The number of remembered floors and runs.
     pub(crate) fn len(&self) -> usize {
         let runs = self.by_origin.values().map(|ends| 1 + ends.above.len());
         self.renounced.len() + runs.sum::<usize>()
@@ -135,12 +135,12 @@ mod tests {
         assert!(ended.by_origin.values().all(|ends| ends.above.is_empty()));
     }
 
-    /// One control lasts, since a client has its file open for days; others come and go.
+    /// One control lasts, because a client has its file open for days; others come and go.
     #[test]
     fn what_has_ended_above_one_that_lasts_is_remembered_as_one_run() {
         let mut ended = EndedControls::default();
         ended.raise_floor(name(5), 5);
-        // Ends of neighbours may be heard of in any order.
+        // The ends of neighbouring controls may arrive in any order.
         for pair in 0..50_000 {
             ended.insert(name(7 + 2 * pair));
             ended.insert(name(6 + 2 * pair));

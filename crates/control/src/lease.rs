@@ -1,15 +1,15 @@
 //! The site lease: a replica's time-bounded right to answer clients.
 //!
-//! A replica may answer as long as a majority has promised to join no view without it. A grant counts from
-//! the moment its holder asked, on the holder's clock; for who gave it, from the moment it was given, on that
-//! clock. So a replica that is cut off stops by itself before anybody acts without it. Who is asked when,
-//! and what a lease is needed for, stay outside.
+//! A replica may answer while a majority has granted it a lease: they will not join a view without it. For the holder,
+//! a grant counts from the moment at which the holder asked, on its own clock. For the granter, it counts from the
+//! moment of the grant, on the granter's clock. So a replica that is cut off stops by itself before any other replica
+//! acts without it. What must never enter: when to ask which replica, and what a lease is needed for.
 //!
-//! A grant is believed only if it answers a question of this incarnation that is still worth an answer: what an
-//! earlier incarnation asked, whose clock may have been another one, or what nobody asked, gives no lease.
+//! A grant is accepted only if it answers a recent question of this incarnation. An answer to an earlier incarnation,
+//! which may have had another clock, or to no question at all, gives no lease.
 //!
-//! The clock of leases may not see that the whole machine stood still (`clocks`). When the time of day shows it, whatever
-//! was granted, in both directions, counts as forgotten.
+//! The clock of leases may not detect that the whole machine was paused (`clocks`). When the time of day shows a pause,
+//! all grants, in both directions, count as forgotten.
 
 use crate::clocks::{ClockReading, ClockSight, judge};
 use crate::moment::Moment;
@@ -20,21 +20,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use vfs::ReplicaSlot;
 
-/// How much faster or slower than true time a clock may run, in millionths: beyond what programs that set clocks make of
-/// the clocks of Linux (decision 0012).
+/// How much faster or slower than true time a clock may run, in millionths. This is more than any program that sets
+/// clocks does to the clocks of Linux (decision 0012).
 pub const DRIFT_PPM: u32 = 110_000;
 
-/// How far a clock may be off true time after `length`, in either direction, whose rate is wrong by this many millionths.
+/// How far a clock may deviate from true time after `length`, in either direction, if its rate is wrong by this number of millionths.
 #[must_use]
 pub fn drift(length: Duration, ppm: u32) -> Duration {
     let micros = length.as_micros() * u128::from(ppm);
     Duration::from_micros(u64::try_from(micros.div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
-/// How long grants last, and how far clocks may be apart in speed.
+/// How long grants last, and how much the rates of clocks may differ.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseSettings {
-    /// How long a grant lasts. Has to be the same at all replicas.
+    /// How long a grant lasts. It must be the same at all replicas.
     pub length: Duration,
     /// How much faster or slower than true time a clock may run, in millionths.
     pub drift_ppm: u32,
@@ -53,19 +53,19 @@ impl Default for LeaseSettings {
 }
 
 impl LeaseSettings {
-    /// The time of day may jump so far against the clock of leases without any effect. A lease ends earlier by twice as much: it
-    /// may be behind by so much when a grant is asked for, and be ahead by so much, unnoticed as well, while it counts.
+    /// How far the time of day may jump relative to the clock of leases without effect. A lease ends earlier by twice this time: undetected, the clock may be
+    /// behind by this much when the grant is requested, and ahead by this much while the grant is valid.
     #[must_use]
     pub fn jump_allowed(&self) -> Duration {
         self.length / 50
     }
 
-    /// How long a grant binds who gave it, however fast this clock runs.
+    /// How long a grant binds the granter, however fast this clock runs.
     fn as_granted(&self) -> Duration {
         self.length + self.drift()
     }
 
-    /// How long a grant may be relied upon, however slowly this clock runs, and though it missed a little twice.
+    /// How long the holder may rely on a grant, however slowly this clock runs, and even if it missed a small jump twice.
     fn as_relied_upon(&self) -> Duration {
         self.length
             .saturating_sub(self.drift())
@@ -77,10 +77,10 @@ impl LeaseSettings {
     }
 }
 
-/// What a replica asks for a grant with. It comes back with the answer.
+/// The request for a grant. It comes back with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// Which start of the asker this is.
+    /// The incarnation of the requester.
     pub incarnation: Incarnation,
     /// When it asked, on its own clock of leases.
     pub asked: Moment,
@@ -92,22 +92,22 @@ pub struct SiteLease {
     slot: ReplicaSlot,
     incarnation: Incarnation,
     settings: LeaseSettings,
-    /// When this incarnation asked, as long as an answer is worth something.
+    /// When this incarnation asked, for questions whose answers are still useful.
     questions: BTreeSet<Moment>,
-    /// When each grant that this replica has was asked for.
+    /// When this replica asked for each grant that it has.
     grants: BTreeMap<ReplicaSlot, Moment>,
     /// Until when each other replica may rely on a grant of this one.
     granted: BTreeMap<ReplicaSlot, Moment>,
-    /// Whatever was granted and is not remembered has run out by then.
+    /// All forgotten grants have expired by then.
     forgotten: Moment,
-    /// By how much the time of day was ahead of the clock of leases, in microseconds, since the last jump.
+    /// How far the time of day was ahead of the clock of leases, in microseconds, since the last jump.
     ahead_us: Option<i64>,
     /// Grants that answered no question of this incarnation.
     unbelieved: u64,
 }
 
 impl SiteLease {
-    /// A replica that starts has no grants, and does not remember which it gave.
+    /// A replica that starts has no grants, and does not remember those that it gave.
     #[must_use]
     pub fn new(
         slot: ReplicaSlot,
@@ -128,7 +128,7 @@ impl SiteLease {
         }
     }
 
-    /// This replica asks everybody for a grant.
+    /// This replica asks all others for a grant.
     pub fn request(&mut self, now: Moment) -> Question {
         self.questions.insert(now);
         let useful = now.before(self.settings.length);
@@ -139,8 +139,8 @@ impl SiteLease {
         }
     }
 
-    /// Another replica asks for a grant. `false`: it takes no part in the view in force here, or in
-    /// one that is agreed and not in force here yet.
+    /// Another replica asks for a grant. `false`: it is not active in the view in force here, or in a view that is
+    /// agreed and not in force here yet.
     pub fn handle_request(&mut self, now: Moment, views: &[&View], from: ReplicaSlot) -> bool {
         let takes_part = views.iter().all(|view| !view.has_lost(from));
         if takes_part {
@@ -151,8 +151,8 @@ impl SiteLease {
         takes_part
     }
 
-    /// Another replica has granted, and says what it was asked. `false`: this incarnation did not ask that, or so long
-    /// ago that it does not matter any more; the grant is dropped.
+    /// Another replica has granted a lease, and returns the question. `false`: this incarnation did not ask that, or
+    /// asked too long ago; the grant is dropped.
     pub fn handle_grant(&mut self, now: Moment, from: ReplicaSlot, question: Question) -> bool {
         let asked_here = question.incarnation == self.incarnation
             && question.asked <= now
@@ -166,17 +166,17 @@ impl SiteLease {
         true
     }
 
-    /// How many grants were dropped since the start.
+    /// The number of grants that were dropped since the start.
     #[must_use]
     pub fn unbelieved(&self) -> u64 {
         self.unbelieved
     }
 
-    /// The clocks were looked at. If one has jumped against the other, nothing counts any more that was granted or asked
-    /// before, and whatever this replica may have granted and forgotten binds it for a whole lease.
+    /// The clocks were read. If one has jumped relative to the other, all earlier grants and questions become invalid.
+    /// Grants that this replica may have given and forgotten bind it for a whole lease.
     pub fn handle_clocks(&mut self, reading: ClockReading) -> ClockSight {
         let Some(ahead_us) = self.ahead_us else {
-            // Nobody knows what happened before.
+            // It is unknown what happened before.
             self.questions.clear();
             self.grants.clear();
             self.ahead_us = reading.ahead_us(self.settings.jump_allowed());
@@ -196,7 +196,7 @@ impl SiteLease {
         sight
     }
 
-    /// Whether the clocks show that nothing counts any more that was granted; [`Self::handle_clocks`] has to hear of it.
+    /// Whether the clocks show that all grants are invalid. Then [`Self::handle_clocks`] must be called.
     #[must_use]
     pub fn has_missed_time(&self, reading: ClockReading) -> bool {
         let jumped =
@@ -204,8 +204,8 @@ impl SiteLease {
         self.settings.rules.jumps_end_leases() && self.ahead_us.is_some_and(jumped)
     }
 
-    /// By how much the time of day has been ahead of the clock of leases since the last jump, in microseconds; `None`: it
-    /// has not been looked at.
+    /// How far the time of day has been ahead of the clock of leases since the last jump, in microseconds. `None`: it
+    /// was not read yet.
     #[must_use]
     pub fn ahead_us(&self) -> Option<i64> {
         self.ahead_us
@@ -239,8 +239,8 @@ impl SiteLease {
         self.valid_until(view).is_some_and(|until| now < until)
     }
 
-    /// When this replica may act in `next`: the leases that it has granted to all who are not in it have run out. Who was started anew has no
-    /// previous view, only the one before the first: any member may rely on a grant that it has forgotten.
+    /// When this replica may act in `next`: when the leases that it has granted to all replicas outside it have expired. A restarted replica has no previous
+    /// view except the one before the first: any member may rely on a grant that this replica has forgotten.
     #[must_use]
     pub fn may_enter(&self, previous: &View, next: &View) -> Moment {
         if !self.settings.rules.grants_bind() {
@@ -259,7 +259,7 @@ impl SiteLease {
         until.max().unwrap_or_default()
     }
 
-    /// When each peer's latest grant was asked for, for noticing who is silent.
+    /// When this replica asked for each peer's latest grant, to detect silent peers.
     #[must_use]
     pub fn last_grant(&self, from: ReplicaSlot) -> Option<Moment> {
         self.grants.get(&from).copied()
@@ -285,13 +285,13 @@ mod tests {
         SiteLease::new(ReplicaSlot(slot), FIRST, settings, Moment(0))
     }
 
-    /// Asks everybody, and gets a grant of one.
+    /// Asks all replicas, and gets one grant.
     fn ask(lease: &mut SiteLease, at: Moment, granter: u16) {
         let question = lease.request(at);
         assert!(lease.handle_grant(at, ReplicaSlot(granter), question));
     }
 
-    /// The time of day is so far ahead, and both clocks were read at once.
+    /// A reading with the time of day this far ahead, and both clocks read at the same moment.
     fn reading(at: Moment, ahead_us: u64) -> ClockReading {
         ClockReading {
             before: at,
@@ -333,8 +333,8 @@ mod tests {
         assert!(lease.may_enter(&all, &without) > Moment(5 * SECOND));
     }
 
-    /// A member is started anew while the others exclude a third one, which still runs: it finds the view without that one agreed, and
-    /// knows of no view before.
+    /// A member restarts while the others exclude a third one, which still runs. It finds that the view without the
+    /// third one is agreed, and knows no earlier view.
     #[test]
     fn a_replica_that_knows_no_previous_view_waits_for_all_who_are_not_in_the_next() {
         let (lease, without) = (lease(2), view(2, &[2, 3]));
@@ -346,14 +346,14 @@ mod tests {
         assert_eq!(lease.may_enter(&nobody, &view(1, &[1, 2, 3])), Moment(0));
     }
 
-    /// The clock of leases misses a little before a grant is asked for, and a little while it counts, and neither shows.
+    /// The clock of leases misses a little time before a grant is requested, and a little while it is valid; neither is detected.
     #[test]
     fn two_little_jumps_may_add_up() {
         let settings = LeaseSettings::default();
         let (little, true_time) = (settings.jump_allowed(), settings.length);
         let missed = little * 2;
         let (mut lease, all) = (lease(1), view(1, &[1, 2, 3]));
-        // The time of day is behind by a little, of which nobody knows.
+        // The time of day is a little behind, which is not detected.
         lease.handle_clocks(reading(Moment(SECOND), 90 * SECOND));
         let before = reading(Moment(2 * SECOND), 90 * SECOND - 99_999);
         assert_eq!(lease.handle_clocks(before), ClockSight::Steady);
@@ -374,7 +374,7 @@ mod tests {
         assert!(lease(1).is_valid(Moment(u64::MAX - 1), &alone));
     }
 
-    /// A machine is started anew: its clock of leases begins again, and a grant that its previous incarnation had asked for
+    /// A machine restarts: its clock of leases begins again, and a grant that its previous incarnation had requested
     /// after 30 days arrives late.
     #[test]
     fn counterexample_44_a_grant_asked_for_in_the_future_gives_no_lease() {
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(lease.unbelieved(), 2);
     }
 
-    /// A snapshot of a machine is restored: the incarnation is the same, and its clock shows again what it has shown.
+    /// A snapshot of a machine is restored: the incarnation is the same, and its clock shows earlier times again.
     #[test]
     fn what_this_life_did_not_ask_is_not_believed_though_it_lies_in_the_past() {
         let mut lease = lease(1);
@@ -424,7 +424,7 @@ mod tests {
         assert!(!lease.handle_grant(Moment(99 * SECOND), ReplicaSlot(2), first));
     }
 
-    /// A virtual machine stood still for a minute, and its clock of leases did not see it; then its time of day is set.
+    /// A virtual machine was paused for a minute, and its clock of leases did not detect it. Then its time of day is set.
     #[test]
     fn counterexample_50_a_jump_of_the_time_of_day_ends_the_lease_at_once() {
         for jump in [60 * SECOND, SECOND / 2] {
@@ -440,11 +440,11 @@ mod tests {
             let sight = lease.handle_clocks(reading(now, 90 * SECOND + jump));
             assert_eq!(sight, ClockSight::Jumped);
             assert!(!lease.is_valid(now, &all));
-            // What was asked before the jump gives no lease after it.
+            // A question from before the jump gives no lease after it.
             assert!(!lease.handle_grant(now, ReplicaSlot(2), before));
             let without = view(2, &[1, 3]);
             assert!(lease.may_enter(&all, &without) > now.after(Duration::from_secs(5)));
-            // One round trip, and all is as before.
+            // After one round trip, the lease is valid again.
             ask(&mut lease, Moment(3 * SECOND), 2);
             assert!(lease.is_valid(Moment(3 * SECOND), &all));
             let after = reading(Moment(3 * SECOND), 90 * SECOND + jump);

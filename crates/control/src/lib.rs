@@ -1,9 +1,9 @@
 //! Replication control: which replica is primary for which part of the tree.
 //!
-//! The protocol of *Hierarchical Replication Control in a Global File System* (Zhang and Honeyman) as a
-//! pure core: [`ControlCore`] takes messages, operations and the time as arguments and hands back
-//! [`Command`]s. It does no input or output, reads no clock, starts no thread and keeps no queue
-//! without a bound, so that the very same code runs in production and in simulation.
+//! The protocol of *Hierarchical Replication Control in a Global File System* (Zhang and Honeyman) as a pure core:
+//! [`ControlCore`] takes messages, operations and the time as arguments and returns [`Command`]s. It does no input or
+//! output, reads no clock, starts no thread and has no unbounded queue, so that the same code runs in production and in
+//! simulation.
 //!
 //! What must never enter: sockets, disks, clocks, NFS, the contents of files, and how views are agreed.
 //! The messages are listed in `docs/protocol.md`.

@@ -1,7 +1,7 @@
-//! Everything one replica's control core says to another's.
+//! The messages between the control cores of two replicas.
 //!
-//! `docs/protocol.md` has the same list as a table, with what must be durable before each is sent. The
-//! encoding belongs to the crate that owns the connections.
+//! `docs/protocol.md` has the same list as a table, with what must be durable before each message is sent. The encoding
+//! belongs to the crate that owns the connections.
 
 use crate::claim::{Obstacle, Proposal};
 use crate::name::{ControlName, Epoch, Incarnation};
@@ -10,39 +10,39 @@ use serde::{Deserialize, Serialize};
 /// A message with the view it was sent in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
-    /// The sender's view. Proposals and their answers count in their own epoch only; the end of a
-    /// control is valid in any later one.
+    /// The sender's view. Proposals and their answers are valid only in their own epoch; the end of a control is valid
+    /// in any later one.
     pub epoch: Epoch,
-    /// What is said.
+    /// The message.
     pub message: Message,
 }
 
-/// Controls that one member of a new view tells the others of.
+/// Controls that one member of a new view reports to the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
     /// Controls of replicas outside the view that the sender acknowledges.
     pub lost: Vec<Proposal>,
     /// The sender's own controls in force.
     pub held: Vec<Proposal>,
-    /// What it had asked for before it was started anew. It does not know which of those a majority acknowledged.
+    /// What the sender had proposed before its restart. It does not know which of these a majority acknowledged.
     pub previous: Vec<Proposal>,
-    /// Controls of replicas outside the view that the sender, which takes part anew, had acknowledged before it left.
-    /// They count where somebody has not heard all that was reported in the view before.
+    /// Controls of replicas outside the view that the sender, which joins the view again, had acknowledged before it
+    /// left. They count if some member does not have all reports of the previous view.
     pub set_aside: Vec<Proposal>,
-    /// The sender is one who has not.
+    /// The sender is such a member.
     pub unsettled: bool,
 }
 
-/// The closed vocabulary of replication control. Every message may arrive late, twice or not at all.
+/// The complete set of messages of replication control. Every message may arrive late, twice or not at all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
     /// Proposer to all: acknowledge my control.
     Propose {
-        /// What is asked for.
+        /// The proposal.
         proposal: Proposal,
-        /// An earlier proposal that this one replaces; it ends, and hands on its place in the queue.
+        /// An earlier proposal that this one replaces. It ends, and passes on its place in the queue.
         replaces: Option<u64>,
-        /// Every control of the sender's incarnation with a smaller number has ended everywhere.
+        /// Every control of the sender's incarnation with a smaller number has ended at all replicas.
         floor: u64,
     },
     /// Acceptor to proposer: granted, and on stable storage here.
@@ -54,24 +54,24 @@ pub enum Message {
     Refuse {
         /// The proposal that waits.
         name: ControlName,
-        /// Counts the refusals of this acceptor. One that arrives after a later one is out of date.
+        /// Counts the refusals of this acceptor. A refusal that arrives after a later one is outdated.
         turn: u64,
-        /// Every control in the way, highest rank first, cut off at [`MAX_OBSTACLES`].
+        /// Every conflicting control, highest rank first, at most [`MAX_OBSTACLES`].
         obstacles: Vec<Obstacle>,
     },
-    /// Proposer to all it proposed to: I withdraw; I never held this, or no longer want it.
+    /// Proposer to all it proposed to: I withdraw; I never held this, or do not want it any more.
     Abort {
         /// The proposal that is withdrawn.
         name: ControlName,
         /// As in [`Message::Propose`].
         floor: u64,
     },
-    /// Holder to all: I relinquish, everything I did under it has been applied everywhere.
+    /// Holder to all: I relinquish; all replicas have applied everything that I did under it.
     Release {
         /// The control that ends.
         name: ControlName,
-        /// The longest waiter, whom every acceptor grants first; whole, because it may not have
-        /// reached every acceptor yet.
+        /// The longest waiter, which every acceptor grants first. It is complete, because it may not have reached every
+        /// acceptor yet.
         next: Option<Proposal>,
         /// As in [`Message::Propose`].
         floor: u64,
@@ -81,14 +81,14 @@ pub enum Message {
         /// The control whose end was noted.
         name: ControlName,
     },
-    /// Named holder to acceptor: I do not hold that; clear your record. Of a holder that is lost, any member to all
-    /// others: I have heard that this has ended.
+    /// Named holder to acceptor: I do not hold that; clear your record. For a lost holder, any member to all others:
+    /// this control has ended.
     Disown {
         /// The control that does not exist.
         name: ControlName,
     },
-    /// Restarted replica to all: everything of my incarnations before this one has ended; whatever was
-    /// done under it has been applied everywhere.
+    /// Restarted replica to all: everything of my earlier incarnations has ended; all replicas have applied what was
+    /// done under it.
     Renounce {
         /// The present incarnation.
         before: Incarnation,
@@ -98,24 +98,24 @@ pub enum Message {
         /// As in [`Message::Renounce`].
         before: Incarnation,
     },
-    /// Member of a new view to every other: what I acknowledge of replicas that are not in it, and what I
-    /// hold. In parts, because there may be much; the order of the parts is kept by the connection.
+    /// Member of a new view to every other one: what I acknowledge of replicas outside it, and what I hold. It comes in
+    /// parts, because it may be large. The connection keeps the order of the parts.
     Report {
         /// Counts the parts from 0.
         part: u32,
-        /// No part follows.
+        /// This is the last part.
         last: bool,
-        /// What this part tells.
+        /// The content of this part.
         told: Told,
     },
-    /// To one whose view was ahead: I have reached it; say again what I dropped meanwhile.
+    /// To a replica whose view was ahead: I have reached it; repeat what I dropped in the meantime.
     Repeat,
-    /// Anybody to holder: somebody here wants what you control; give it up soon.
+    /// Any replica to the holder: a client here wants what you control; give it up soon.
     Revoke {
-        /// The control that is wanted.
+        /// The wanted control.
         name: ControlName,
     },
 }
 
-/// A refusal lists at most this many obstacles. The highest ranks come first, and they decide.
+/// The maximum number of obstacles in a refusal. The highest ranks come first; they decide.
 pub const MAX_OBSTACLES: usize = 32;

@@ -1,4 +1,4 @@
-//! Time as the protocol core sees it: a number that its caller supplies.
+//! Time in the protocol core: a number that the caller supplies.
 //!
 //! The core never reads a clock, so the simulation can let hours pass in milliseconds and repeat them
 //! exactly.
@@ -17,7 +17,7 @@ impl Moment {
         Moment(self.0.saturating_add(microseconds))
     }
 
-    /// The moment `span` earlier; the origin where there is none.
+    /// The moment `span` earlier; the origin if that would be before it.
     #[must_use]
     pub fn before(self, span: Duration) -> Moment {
         let microseconds = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);

@@ -1,6 +1,6 @@
-//! One control of this replica's own, from proposal to end, and all of them together.
+//! One own control of this replica, from proposal to end, and the collection of all of them.
 //!
-//! Pure bookkeeping; when to propose and when to let go is decided in `core`.
+//! Pure bookkeeping; `core` decides when to propose and when to let go.
 
 use crate::claim::{Depth, Proposal};
 use crate::command::{Mark, OperationId};
@@ -12,15 +12,15 @@ use crate::update::{Asker, Need, NeedKind, Update};
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::ObjectId;
 
-/// Where a control stands.
+/// The state of a control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
-    /// Proposed; a majority has not acknowledged yet.
+    /// Proposed; no majority has acknowledged it yet.
     Undecided,
     /// In force.
     Held,
-    /// Its time after a revoke is over: nothing more is admitted under it, and it ends as soon as what
-    /// was admitted is everywhere.
+    /// Its time after a revoke is over: nothing more is admitted under it. It ends as soon as all replicas have what
+    /// was done under it.
     Draining,
 }
 
@@ -35,13 +35,13 @@ pub(crate) struct Waiting {
 /// How this replica came to propose a control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// For operations that wait for it.
+    /// Operations wait for it.
     Demanded,
-    /// Announced for a file that own deep control covers already; nobody waits.
+    /// Announced for a file that own deep control already covers; no operation waits.
     Announced,
-    /// Brought along by the creation of the object, under this control of its directory.
+    /// Came with the creation of the object, under this control of its directory.
     Inherited(ControlName),
-    /// Many own controls below suggest it; nobody waits.
+    /// Proposed because of many own controls below; no operation waits.
     Upgrade,
 }
 
@@ -59,11 +59,11 @@ pub(crate) struct OwnControl {
     pub(crate) last_used: Moment,
     pub(crate) last_update: Position,
     pub(crate) revoked_until: Option<Moment>,
-    /// When it is looked at again.
+    /// When it is examined again.
     pub(crate) scheduled: Option<Moment>,
-    /// How many operations admitted under it are still being carried out.
+    /// The number of operations under it that are still running.
     pub(crate) held: u32,
-    /// Controls of what was moved out of its reach meanwhile; they are held as long as it is.
+    /// Controls of objects that were moved out of its reach in the meantime. They are held as long as it is.
     pub(crate) hold_with: Vec<u64>,
 }
 
@@ -93,8 +93,8 @@ impl OwnControl {
         }
     }
 
-    /// Whether updates may have been made under it, so that others have to know of it before something it
-    /// overlaps ends. A proposal that operations still wait for covers nothing.
+    /// Whether updates may have been made under it. Then other replicas must know it before a control that overlaps it
+    /// ends. A proposal that operations still wait for covers nothing.
     pub(crate) fn is_in_use(&self) -> bool {
         self.state != State::Undecided || self.origin != Origin::Demanded
     }
@@ -103,14 +103,14 @@ impl OwnControl {
         self.proposal.claims.iter().map(|claim| claim.object)
     }
 
-    /// The directories it reaches below.
+    /// The directories that it covers deeply.
     pub(crate) fn deep_objects(&self) -> impl Iterator<Item = ObjectId> + '_ {
         let claims = self.proposal.claims.iter();
         let deep = claims.filter(|claim| claim.depth == Depth::Deep);
         deep.map(|claim| claim.object)
     }
 
-    /// Whether this control, in whatever state, meets a need by a claim of the very object.
+    /// Whether this control, in any state, meets a need by a claim of exactly that object.
     pub(crate) fn meets_alone(&self, need: &Need) -> bool {
         match need.kind {
             NeedKind::MovedDirectory => self.is_deep_at(need.object) && !self.proposal.downgradable,
@@ -131,7 +131,7 @@ impl OwnControl {
     }
 }
 
-/// The end of an own control, repeated until everyone has noted it.
+/// The end of an own control. It is repeated until every replica has noted it.
 #[derive(Clone, Debug)]
 pub(crate) struct Ending {
     /// `None`: aborted. `Some`: released, with the waiter it names.
@@ -140,10 +140,10 @@ pub(crate) struct Ending {
     pub(crate) unaware: BTreeSet<vfs::ReplicaSlot>,
 }
 
-/// All own controls, findable by number and by object.
+/// All own controls, indexed by number and by object.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnControls {
-    /// Boxed, because they are large and the map moves what it holds.
+    /// Boxed, because controls are large and the map moves its values.
     by_number: BTreeMap<u64, Box<OwnControl>>,
     by_object: BTreeMap<ObjectId, BTreeSet<u64>>,
     deep_at: BTreeMap<ObjectId, BTreeSet<u64>>,
@@ -183,7 +183,7 @@ impl OwnControls {
         self.by_number.get_mut(&number).map(Box::as_mut)
     }
 
-    /// Lets operations wait for a control.
+    /// Makes operations wait for a control.
     pub(crate) fn wait_for(&mut self, number: u64, operations: Vec<Waiting>) {
         if let Some(control) = self.by_number.get_mut(&number) {
             self.waiting += operations.len();
@@ -191,7 +191,7 @@ impl OwnControls {
         }
     }
 
-    /// The operations that waited for a control wait no longer.
+    /// Ends the waiting of the operations that waited for a control.
     pub(crate) fn take_waiting(&mut self, number: u64) -> Vec<Waiting> {
         let control = self.by_number.get_mut(&number);
         let taken = control.map_or_else(Vec::new, |control| std::mem::take(&mut control.waiting));
@@ -199,7 +199,7 @@ impl OwnControls {
         taken
     }
 
-    /// How many operations wait.
+    /// The number of waiting operations.
     pub(crate) fn waiting_count(&self) -> usize {
         self.waiting
     }
@@ -252,7 +252,7 @@ impl OwnControls {
     }
 }
 
-/// Takes a number out of an index that keeps no empty entries.
+/// Removes a number from an index without empty entries.
 pub(crate) fn take<K: Ord>(index: &mut BTreeMap<K, BTreeSet<u64>>, key: K, number: u64) {
     if let Some(numbers) = index.get_mut(&key) {
         numbers.remove(&number);

@@ -1,13 +1,13 @@
-//! Which of some things lie below a directory: one look-up instead of a walk through all of them.
+//! Finds which of some items are below a directory: one look-up instead of a walk through all of them.
 //!
-//! The ancestry table answers that for all controls and travels with renames; this is its small relative for the
-//! few things that are in flight, which are simply placed again when something above them moves.
+//! The ancestry table answers this for all controls and follows renames. This smaller index is for the few items in
+//! flight, which are simply placed again when something above them moves.
 
 use crate::tree::Tree;
 use std::collections::BTreeMap;
 use vfs::ObjectId;
 
-/// Things with a key, each at one or several objects, counted at every directory above those.
+/// Items with a key, each at one or several objects. They are counted at every directory above those.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed<K> {
     above: BTreeMap<K, Vec<ObjectId>>,
@@ -24,7 +24,7 @@ impl<K> Default for Placed<K> {
 }
 
 impl<K: Ord + Copy> Placed<K> {
-    /// Counts a thing where its objects are now, and no longer where they were before.
+    /// Counts an item at the current places of its objects, and no longer at the earlier ones.
     pub(crate) fn place(
         &mut self,
         tree: &impl Tree,
@@ -41,7 +41,7 @@ impl<K: Ord + Copy> Placed<K> {
         self.above.insert(key, directories);
     }
 
-    /// Forgets a thing. Whether it was there.
+    /// Removes an item. Returns whether it was there.
     pub(crate) fn remove(&mut self, key: K) -> bool {
         let Some(directories) = self.above.remove(&key) else {
             return false;
@@ -65,12 +65,12 @@ impl<K: Ord + Copy> Placed<K> {
         self.above.keys().copied()
     }
 
-    /// Whether anything lies below a directory.
+    /// Whether any item is below a directory.
     pub(crate) fn any_below(&self, directory: ObjectId) -> bool {
         self.below.contains_key(&directory)
     }
 
-    /// Whether anything but `key` lies below a directory.
+    /// Whether any item except `key` is below a directory.
     pub(crate) fn others_below(&self, directory: ObjectId, key: K) -> bool {
         let counted = self.below.get(&directory).copied().unwrap_or(0) as usize;
         let own = self.above.get(&key).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! What an administrator may choose about replication control, and what an experiment may switch off.
+//! The settings of replication control for administrators, and the switches for experiments.
 
 use crate::rules::Rules;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 /// What happens to an update of a directory that another replica controls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contention {
-    /// It is handed to the controlling replica, which is asked to relinquish as well.
+    /// It is forwarded to the controlling replica, which is also asked to relinquish.
     Forward,
     /// It waits until this replica controls the directory, as in the papers.
     Wait,
 }
 
-/// The strategies of section 3.3 of the main paper, each of which can be switched off so that an
-/// evaluation can show what it is worth.
+/// The strategies of section 3.3 of the main paper. Each can be switched off, so that an evaluation can measure its
+/// effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strategies {
     /// First: deep control outlives its last update by [`Settings::deep_control_idle`]. Without it,
@@ -25,7 +25,7 @@ pub struct Strategies {
     pub file_control_under_deep: bool,
     /// Fourth: many controls below one directory are followed by deep control of it.
     pub upgrade: bool,
-    /// Deep control at all; without it the fine-grained protocol of section 2 remains.
+    /// Whether there is deep control; without it only the fine-grained protocol of section 2 remains.
     pub deep_control: bool,
 }
 
@@ -41,32 +41,32 @@ impl Default for Strategies {
     }
 }
 
-/// How one replica's control core behaves. Replicas may differ in everything but the rules.
+/// The behaviour of one replica's control core. Replicas may differ in everything except the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How long deep control outlives the last update below it. One second captures the bursts of a
-    /// source tree's build (main paper, section 4.1).
+    /// How long deep control outlives the last update below it. One second covers the bursts in a build of a source
+    /// tree (main paper, section 4.1).
     pub deep_control_idle: Duration,
     /// How long a file's control outlives its last write and the last open for writing.
     pub file_control_idle: Duration,
-    /// How long a file's control outlives its last write while a client keeps the file open for writing (main paper, section
-    /// 2.1: until the file was not modified for a long time). Never shorter than without.
+    /// How long a file's control outlives its last write while a client keeps the file open for writing (main paper,
+    /// section 2.1: until the file was not modified for a long time). Never shorter than `file_control_idle`.
     pub open_file_control_idle: Duration,
     /// How long shallow control of a directory outlives the last update.
     pub directory_control_idle: Duration,
-    /// How long updates go on after the first revoke.
+    /// How long updates continue after the first revoke.
     pub revoke_grace: Duration,
-    /// How long no deep control is proposed for a directory that had to be given up.
+    /// How long no deep control is proposed for a directory whose control had to be given up.
     pub deep_back_off: Duration,
-    /// How long a replica that has given something up for a waiter asks for nothing that the waiter needs,
-    /// while it waits for others. Zero: not at all.
+    /// How long a replica that has given something up for a waiter proposes nothing that the waiter needs, while the
+    /// waiter waits for others. Zero: not at all.
     pub standing_back: Duration,
-    /// At least this many own controls below a directory, and nobody else's, make deep control
-    /// worth asking for.
+    /// The minimum number of own controls below a directory, with none of other replicas, that makes deep control worth
+    /// proposing.
     pub upgrade_threshold: u32,
     /// What happens to an update of a directory that another replica controls.
     pub directory_contention: Contention,
-    /// At most this many operations wait and this many own controls exist at a time.
+    /// The maximum number of waiting operations, and of own controls.
     pub capacity: usize,
     /// Section 3.3, strategy by strategy.
     pub strategies: Strategies,

@@ -1,7 +1,6 @@
 //! The controls that one replica has acknowledged, its own included, and what conflicts with them.
 //!
-//! Grants and the ancestry table change together here and nowhere else. Elections, queues and messages
-//! stay outside.
+//! Grants and the ancestry table change together, and only here. What must never enter: elections, queues and messages.
 
 use crate::ancestry::{Amounts, AncestryTable, Change};
 use crate::claim::{Claim, Depth, Proposal};
@@ -10,7 +9,7 @@ use crate::tree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::{ObjectId, ReplicaSlot};
 
-/// Grants, findable by name, by object and by what lies above.
+/// Grants, indexed by name, by object and by ancestors.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ControlTable {
     grants: BTreeMap<ControlName, Proposal>,
@@ -33,7 +32,7 @@ impl ControlTable {
         self.grants.values()
     }
 
-    /// How many controls of others than `slot` are acknowledged here.
+    /// The number of controls of replicas other than `slot` that are acknowledged here.
     pub(crate) fn foreign_to(&self, slot: ReplicaSlot) -> usize {
         self.grants.len() - self.held_by.get(&slot).copied().unwrap_or(0)
     }
@@ -57,7 +56,7 @@ impl ControlTable {
         &self.ancestry
     }
 
-    /// Records a control. The caller has made sure that nothing conflicts.
+    /// Records a control. The caller has checked that nothing conflicts.
     pub(crate) fn insert(&mut self, tree: &impl Tree, proposal: Proposal) {
         let name = proposal.name;
         for claim in &proposal.claims {
@@ -71,7 +70,7 @@ impl ControlTable {
         self.grants.insert(name, proposal);
     }
 
-    /// Forgets a control and returns it, if there was one.
+    /// Removes a control and returns it, if there was one.
     pub(crate) fn remove(&mut self, tree: &impl Tree, name: ControlName) -> Option<Proposal> {
         let proposal = self.grants.remove(&name)?;
         if let Some(held) = self.held_by.get_mut(&name.holder) {
@@ -100,8 +99,8 @@ impl ControlTable {
             .count(tree, *object, announced, holder, change);
     }
 
-    /// Takes note that this replica's tree gained or lost the link from `parent` to `object`. The path
-    /// above `parent` must be the same before and after.
+    /// Records that this replica's tree gained or lost the link from `parent` to `object`. The path above `parent` must
+    /// be the same before and after.
     pub(crate) fn note_link(
         &mut self,
         tree: &impl Tree,
@@ -115,7 +114,7 @@ impl ControlTable {
         self.ancestry.count_along(tree, parent, &amounts, change);
     }
 
-    /// The controls of others that exclude `proposal` by Figure 2.
+    /// The controls of others that conflict with `proposal` by Figure 2.
     pub(crate) fn conflicts(&self, tree: &impl Tree, proposal: &Proposal) -> BTreeSet<ControlName> {
         let asker = proposal.name.holder;
         let claims = proposal.claims.iter();
@@ -140,7 +139,7 @@ impl ControlTable {
         names.filter(|name| name.holder != asker).collect()
     }
 
-    /// Deep controls of others on a directory above the claim. No walk when nobody holds any.
+    /// Deep controls of others on a directory above the claim. No walk when no other replica holds any.
     fn deep_above(&self, tree: &impl Tree, claim: &Claim, asker: ReplicaSlot) -> Vec<ControlName> {
         if self.deep_at.is_empty() {
             return Vec::new();
@@ -152,8 +151,8 @@ impl ControlTable {
         deep.copied().collect()
     }
 
-    /// Controls of others below a deep claim. The ancestry table says whether there are any; only a
-    /// refusal pays for finding out which.
+    /// Controls of others below a deep claim. The ancestry table says whether there are any; only a refusal has the
+    /// cost of finding out which.
     fn below(&self, tree: &impl Tree, claim: &Claim, asker: ReplicaSlot) -> Vec<ControlName> {
         if claim.depth == Depth::Shallow || !self.ancestry.others_below(claim.object, asker) {
             return Vec::new();
@@ -169,12 +168,12 @@ impl ControlTable {
         below.map(|held| held.name).collect()
     }
 
-    /// Counts afresh, for a tree that is another one.
+    /// Counts everything again, for another tree.
     pub(crate) fn recount(&mut self, tree: &impl Tree) {
         self.ancestry = self.counted_afresh(tree);
     }
 
-    /// Whether the ancestry table equals one that is counted afresh from the grants and the tree (I6).
+    /// Whether the ancestry table equals a new count from the grants and the tree (I6).
     pub(crate) fn ancestry_is_exact(&self, tree: &impl Tree) -> bool {
         self.counted_afresh(tree) == self.ancestry
     }

@@ -1,19 +1,19 @@
-//! The one question that replication control asks about the tree: what lies above an object?
+//! The one question of replication control about the tree: what is above an object?
 //!
-//! The tree itself stays with the caller. Names, attributes and data never enter.
+//! The tree itself stays with the caller. What must never enter: names, attributes and data.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use vfs::ObjectId;
 
-/// This replica's copy of the tree, as it is at the moment of the call.
+/// This replica's copy of the tree, at the moment of the call.
 pub trait Tree {
-    /// The directories that hold a link to `object`, one for each link; empty for the root and for an
-    /// object this copy does not know. A directory has at most one.
+    /// The directories that hold a link to `object`, one for each link. Empty for the root and for an object that this
+    /// copy does not know. A directory has at most one.
     fn parents(&self, object: ObjectId) -> Vec<ObjectId>;
 
-    /// The directories above `object` over every link, each once, nearest first where there is one link.
+    /// The directories above `object` over every link, each once. Nearest first if there is only one link.
     fn above(&self, object: ObjectId) -> Rc<[ObjectId]> {
         let mut seen = BTreeSet::new();
         let mut found = self.parents(object);
@@ -57,7 +57,7 @@ impl<T: Tree> Tree for Overlay<'_, T> {
         self.tree.parents(object)
     }
 
-    /// Nothing lies below an object that is being made.
+    /// Nothing is below an object that is being created.
     fn above(&self, object: ObjectId) -> Rc<[ObjectId]> {
         match self.parent {
             Some(parent) if object == self.object => chain(self.tree, parent).collect(),
@@ -67,15 +67,15 @@ impl<T: Tree> Tree for Overlay<'_, T> {
     }
 }
 
-/// A tree that is asked only once about each path, for the time of one call of the core: looking up a
-/// directory may cost its owner more than everything the core does with the answer.
+/// A tree that is asked only once about each path, for the time of one call of the core. Looking up a directory may
+/// cost its owner more than everything that the core does with the answer.
 pub(crate) struct Remembered<'a, T> {
     tree: &'a T,
     paths: RefCell<Vec<(ObjectId, Rc<[ObjectId]>)>>,
 }
 
-/// At most this many paths are remembered: those of an object or two, their directories, and what
-/// they meet.
+/// The maximum number of remembered paths: for one or two objects, their directories, and the objects that they
+/// conflict with.
 const REMEMBERED: usize = 16;
 
 impl<'a, T: Tree> Remembered<'a, T> {
@@ -135,7 +135,7 @@ pub fn ancestors(tree: &impl Tree, object: ObjectId) -> BTreeSet<ObjectId> {
     tree.above(object).iter().copied().collect()
 }
 
-/// The directory `start` and those above it, nearest first.
+/// The directory `start` and the directories above it, nearest first.
 pub(crate) fn chain(tree: &impl Tree, start: ObjectId) -> impl Iterator<Item = ObjectId> {
     let path = tree.above(start);
     let length = path.len();

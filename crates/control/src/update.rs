@@ -1,11 +1,11 @@
-//! Which controls an update needs: the table of rule "operations on several objects acquire one group".
+//! The controls that an update needs: the table of rule "operations on several objects acquire one group".
 //!
-//! It looks at the shape of an update only; names, attributes and data never enter.
+//! It uses only the kind of the update and its objects. What must never enter: names, attributes and data.
 
 use crate::rules::Rules;
 use vfs::ObjectId;
 
-/// What replication control has to know about an object that an update touches.
+/// An object that an update touches, with what replication control needs to know about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A directory.
@@ -53,7 +53,7 @@ pub enum Update {
         /// The directory that gets the new entry.
         parent: ObjectId,
     },
-    /// Moves a link, replacing what has the new name.
+    /// Moves a link, and replaces the object that has the new name.
     Rename {
         /// The directory that loses the entry.
         from: ObjectId,
@@ -61,12 +61,12 @@ pub enum Update {
         to: ObjectId,
         /// The object that is moved.
         moved: Subject,
-        /// What had the new name.
+        /// The object that had the new name.
         replaced: Option<Subject>,
     },
 }
 
-/// Through which replica an operation has come.
+/// The replica through which an operation has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker {
     /// A client of this replica asks for it, or the replica itself.
@@ -82,7 +82,7 @@ pub(crate) struct Need {
     pub(crate) kind: NeedKind,
 }
 
-/// How an object may be covered.
+/// How an object can be covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NeedKind {
     /// By its own control or by deep control above it.
@@ -111,7 +111,7 @@ impl Need {
 }
 
 impl Update {
-    /// The group of controls under which the update may be carried out.
+    /// The group of controls under which the update may be executed.
     pub(crate) fn needs(&self, rules: Rules) -> Vec<Need> {
         let mut needs = match *self {
             Update::Change(subject) => vec![Need::of(subject)],

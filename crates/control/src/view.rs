@@ -1,6 +1,6 @@
-//! Who is configured, who is active: what this module is told about views, and how it counts majorities.
+//! The configured and active replicas, as this crate gets them, and the counting of majorities.
 //!
-//! How views are agreed is somebody else's subject.
+//! What must never enter: how views are agreed.
 
 use crate::name::Epoch;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,13 +15,13 @@ pub struct View {
     pub configured: BTreeSet<ReplicaSlot>,
     /// The replicas that take part now.
     pub active: BTreeSet<ReplicaSlot>,
-    /// Since which view each active replica has taken part without a break; from the first one if it is
-    /// not listed. Somebody may miss a view in which another was away.
+    /// The view since which each active replica has been active without interruption; the first view if it is not
+    /// listed. A replica may miss a view in which another one was away.
     pub since: BTreeMap<ReplicaSlot, Epoch>,
 }
 
 impl View {
-    /// The first view of a set in which everybody takes part.
+    /// The first view of a set in which all replicas are active.
     #[must_use]
     pub fn whole(epoch: Epoch, configured: BTreeSet<ReplicaSlot>) -> View {
         View {
@@ -38,21 +38,21 @@ impl View {
         self.configured.len() / 2 + 1
     }
 
-    /// How many of the configured replicas may have been enough for a control while one replica
-    /// fewer was configured, or one more, which had acknowledged it as well: a member may have been
-    /// lost before it told the others, in the new configuration, what it holds. The configuration
-    /// changes by one, and not again before everybody has told.
+    /// The smallest number of acknowledgements that may have been enough for a control while one replica fewer was
+    /// configured, or one more, which had acknowledged it as well: a member may have been lost before it reported to
+    /// the others, in the new configuration, what it holds. The configuration changes by one member, and not again
+    /// before all members have reported.
     pub(crate) fn majority_of_neighbours(&self) -> usize {
         self.configured.len().div_ceil(2)
     }
 
-    /// Whether a replica does not take part, so that it cannot be waited for.
+    /// Whether a replica is inactive, so that waiting for it is useless.
     pub(crate) fn has_lost(&self, replica: ReplicaSlot) -> bool {
         !self.active.contains(&replica)
     }
 
-    /// Whether a replica takes part now and has not done so all the time since `previous`, so that it knows
-    /// nothing of what was acknowledged then.
+    /// Whether a replica is active now and has not been active all the time since `previous`, so that it does not know
+    /// what was acknowledged then.
     #[must_use]
     pub fn is_new(&self, replica: ReplicaSlot, previous: &View) -> bool {
         let since = self.since.get(&replica).copied().unwrap_or(Epoch(0));

@@ -1,8 +1,8 @@
-//! The proposals that wait at an acceptor, each with the granted controls in its way.
+//! The proposals that wait at an acceptor, each with the conflicting granted controls.
 //!
-//! Those are found once, when a proposal begins to wait; afterwards they follow the grants, the ends and the
-//! moves. A deep proposal may have thousands of files' controls in its way, and each that ends must not
-//! make anybody look at all the others. Who is granted when is decided in `acceptor`.
+//! Conflicts are computed once, when a proposal begins to wait. After that they follow the grants, the ends and the
+//! moves. A deep proposal may conflict with the controls of thousands of files, and the end of one must not require a
+//! check of all the others. `acceptor` decides which proposal is granted when.
 
 use crate::ancestry::Change;
 use crate::claim::{Obstacle, Proposal, Rank};
@@ -18,16 +18,16 @@ use vfs::{ObjectId, ReplicaSlot};
 #[derive(Clone, Debug)]
 pub(crate) struct Waiter {
     pub(crate) proposal: Proposal,
-    /// Counts arrivals here; the smallest has waited longest.
+    /// The order of arrival here; the smallest number has waited longest.
     pub(crate) arrival: u64,
     /// A release has named it: nothing that conflicts with it is granted first.
     pub(crate) named: bool,
-    /// An update made under it has arrived, so a majority has granted it: no reservation counts.
+    /// An update made under it has arrived, so a majority has granted it. Reservations do not apply to it.
     pub(crate) won: bool,
-    /// Something was given up here for it: until then this replica asks for nothing that it needs, and
-    /// until a later moment it is not favoured again.
+    /// A control was given up here for it: until the first moment this replica proposes nothing that it needs, and
+    /// until the second moment it is not favoured again.
     pub(crate) favoured: Option<(Moment, Moment)>,
-    /// What its proposer was told last.
+    /// The obstacles that its proposer was last told.
     pub(crate) told: Vec<Obstacle>,
     /// The granted controls that conflict with it, the highest rank last.
     conflicts: BTreeSet<(Rank, ControlName)>,
@@ -95,7 +95,7 @@ impl Waiter {
     }
 }
 
-/// Smaller than every name of whatever holder comes with it in a key.
+/// Smaller than every name in a key with any holder.
 const FIRST: ControlName = ControlName {
     holder: ReplicaSlot(0),
     incarnation: crate::name::Incarnation(0),
@@ -121,7 +121,7 @@ impl Waiting {
         &self.table
     }
 
-    /// Records a control. The caller has made sure that nothing conflicts.
+    /// Records a control. The caller has checked that nothing conflicts.
     pub(crate) fn grant(&mut self, tree: &impl Tree, proposal: Proposal) {
         for waiter in self.waiters.values_mut() {
             waiter.note(tree, &proposal);
@@ -129,7 +129,7 @@ impl Waiting {
         self.table.insert(tree, proposal);
     }
 
-    /// Forgets a control, if there is one.
+    /// Removes a control, if there is one.
     pub(crate) fn end(&mut self, tree: &impl Tree, name: ControlName) {
         if let Some(previous) = self.table.remove(tree, name) {
             let key = (previous.rank(), name);
@@ -179,8 +179,7 @@ impl Waiting {
         self.waiters.range(first..=last).map(|(_, waiter)| waiter)
     }
 
-    /// Takes note that this replica's tree, which shows it already, gained or lost the link from `parent`
-    /// to `object`.
+    /// Records that this replica's tree, which already shows it, gained or lost the link from `parent` to `object`.
     pub(crate) fn note_link(
         &mut self,
         tree: &impl Tree,
@@ -203,7 +202,7 @@ impl Waiting {
         }
     }
 
-    /// Whether the ancestry table and the conflicts of every waiter equal those found afresh (I6).
+    /// Whether the ancestry table and the conflicts of every waiter equal a new computation (I6).
     pub(crate) fn is_exact(&self, tree: &impl Tree) -> bool {
         let exact = |waiter: &Waiter| {
             let mut afresh = waiter.clone();
@@ -213,7 +212,7 @@ impl Waiting {
         self.table.ancestry_is_exact(tree) && self.waiters.values().all(exact)
     }
 
-    /// The whole tree is another one.
+    /// The whole tree was replaced.
     pub(crate) fn note_replaced(&mut self, tree: &impl Tree) {
         self.table.recount(tree);
         for waiter in self.waiters.values_mut() {

@@ -1,4 +1,4 @@
-//! The processor time of an update: at the replica that makes it, at those that are sent it, and at a server that is alone.
+//! The processor time of an update: at the replica that makes it, at the replicas that receive it, and at a single server.
 //!
 //! What must never enter: how long an operation takes; that is `latency`.
 
@@ -25,16 +25,16 @@ use crate::ssh_build::stands::{Beside, Setup, Stands};
 /// Round trips between sites, in milliseconds.
 const DISTANCES: [&str; 3] = ["0.2", "60", "120"];
 
-/// Sets, by how many replicas they have.
+/// Sets, by their numbers of replicas.
 const SETS: [(&str, usize); 2] = [("two replicas", 2), ("three replicas", 3)];
 
 /// The size of a file.
 const SIZE: usize = 4096;
 
-/// Files that are made at one server before as many are made at the other.
+/// The number of files made at one server before the same number is made at the other.
 const IN_TURN: usize = 50;
 
-/// The ratio that decides.
+/// The deciding ratio.
 const RATIO: &str = "primary_ratio";
 
 /// One of the two servers, with a directory for a trial.
@@ -69,7 +69,7 @@ fn name(number: usize) -> String {
     format!("file-{number}")
 }
 
-/// Processor time used so far by the first replica, by all others together, and by the server that is alone.
+/// Processor time used so far by the first replica, by all others together, and by the single server.
 fn used(sites: &Sites) -> Result<[Duration; 3]> {
     let [first, others @ ..] = &*sites.replicas else {
         anyhow::bail!("a set has replicas");
@@ -82,8 +82,8 @@ fn used(sites: &Sites) -> Result<[Duration; 3]> {
     ])
 }
 
-/// Makes files at both servers, in turns; removes them once they are everywhere; and says what that took, until nobody lacks
-/// anything, in microseconds for each file.
+/// Makes files at both servers, in turns, and removes them once all replicas have them. Returns the cost until no server lacks
+/// anything, in microseconds per file.
 async fn measure(sites: &Sites, home: &str, files: usize) -> Result<Outcome> {
     let set = Side::at(&sites.replicas[0], home).await?;
     let alone = Side::at(&sites.alone, home).await?;
@@ -126,11 +126,11 @@ async fn measure(sites: &Sites, home: &str, files: usize) -> Result<Outcome> {
     Ok(trial::named(figures))
 }
 
-/// What an update costs.
+/// The experiment about the cost of an update.
 #[derive(Debug)]
 pub(crate) struct Cost;
 
-/// How many files are made in a trial: enough that the clock of processor time, which has ticks of 10 ms, hardly matters.
+/// The number of files in a trial: enough that the ticks of 10 ms of processor time hardly matter.
 fn files(extent: Extent) -> usize {
     extent.choose(4000, 800)
 }

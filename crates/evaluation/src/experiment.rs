@@ -1,4 +1,4 @@
-//! What an experiment is: points to measure, a way to measure them, and a way to show what came out.
+//! An experiment: points to measure, a way to measure them, and a way to show the results.
 //!
 //! What must never enter: a particular experiment, and where results are kept.
 
@@ -14,8 +14,8 @@ use testbed::Requirements;
 use crate::extent::Extent;
 use crate::field::Field;
 
-/// Jobs by their place on the horizontal axis, in the order in which places come first: for experiments that start
-/// servers anew at each.
+/// Jobs by their place on the horizontal axis, in the order of the places' first occurrence: for experiments that restart
+/// the servers at each place.
 pub(crate) fn by_place(jobs: &[Job]) -> Vec<(&str, Vec<&Job>)> {
     let mut groups: Vec<(&str, Vec<&Job>)> = Vec::new();
     for job in jobs {
@@ -27,74 +27,74 @@ pub(crate) fn by_place(jobs: &[Job]) -> Vec<(&str, Vec<&Job>)> {
     groups
 }
 
-/// Another program that takes part, with the version that was found.
+/// Another program that takes part, with its installed version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Peer {
-    /// What it is called.
+    /// Its name.
     pub(crate) name: String,
-    /// What it says of itself.
+    /// The version that it prints.
     pub(crate) version: String,
 }
 
-/// Where outcomes go, each as soon as it is there. Threads share it.
+/// Stores outcomes, each as soon as it is known. Threads share it.
 pub(crate) trait Book: Sync {
-    /// Keeps the outcome of a job. A job that is not kept in the end counts as a fault of the experiment.
+    /// Stores the outcome of a job. A job without an outcome at the end counts as a fault of the experiment.
     ///
     /// # Errors
     /// Fails when it cannot be written.
     fn keep(&self, job: &Job, outcome: Outcome) -> Result<()>;
 }
 
-/// Something to be measured, and shown.
+/// Something to measure and to show.
 pub(crate) trait Experiment: Sync {
     /// Its name in files and on the command line, such as `figure-6`.
     fn name(&self) -> &'static str;
 
-    /// What the testbed must have for it.
+    /// The requirements on the testbed.
     fn needs(&self) -> Requirements {
         Requirements::site().with_wan()
     }
 
-    /// The programs beside Meridian that take part. Asked before anything is measured.
+    /// The programs besides Meridian that take part. Called before anything is measured.
     ///
     /// # Errors
-    /// Fails when one is missing, saying what to do.
+    /// Fails when one is missing, with advice.
     fn peers(&self) -> Result<Vec<Peer>> {
         Ok(Vec::new())
     }
 
-    /// Everything beside points, trials, extent, trace and versions that decides about results, as text: results under
-    /// other settings are not taken for these.
+    /// All settings that affect results, except points, trials, extent, trace and versions, as text. Results with
+    /// other settings do not count.
     fn settings(&self, extent: Extent) -> String;
 
-    /// What is measured, in the order of one round.
+    /// The points to measure, in the order of one round.
     fn points(&self, extent: Extent) -> Vec<Point>;
 
-    /// How often every point is measured.
+    /// The number of trials of every point.
     fn trials(&self, extent: Extent) -> u32 {
         extent.trials()
     }
 
-    /// About how long one trial at a point keeps everybody waiting. Only proportions matter, for the time left.
+    /// The approximate time for which one trial at a point delays the others. Only proportions matter, for the time left.
     fn expected(&self, point: &Point, extent: Extent) -> Duration;
 
-    /// Whether all trials are handed over at once, because several can be measured at the same time. Otherwise the jobs of
-    /// one round are, so that the series alternate from trial to trial.
+    /// Whether all trials are passed at once, because several can be measured at the same time. Otherwise the jobs of
+    /// one round are passed, so that the series alternate from trial to trial.
     fn is_at_once(&self, _extent: Extent) -> bool {
         false
     }
 
-    /// Measures these jobs, which are those of a round, or of all rounds, that are not in the book yet, and keeps each
-    /// outcome as soon as it is there.
+    /// Measures these jobs of one round, or of all rounds, that are not in the book yet, and stores each
+    /// outcome as soon as it is known.
     ///
     /// # Errors
-    /// Fails when a trial was not valid: contents differ at another site, or a server has not run all the time.
+    /// Fails when a trial was not valid: contents differ at another site, or a server did not run all the time.
     fn measure(&self, field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()>;
 
-    /// How the results are shown.
+    /// The content of its page.
     fn shown(&self, results: &Results, extent: Extent) -> Shown;
 
-    /// What came out, in one line; none while it is not known.
+    /// The result in one line; none while it is unknown.
     fn result(&self, _results: &Results) -> Option<String> {
         None
     }
@@ -105,9 +105,9 @@ pub(crate) trait Experiment: Sync {
 pub(crate) struct Shown {
     /// The heading.
     pub(crate) title: &'static str,
-    /// What was run, and how to read it; Markdown.
+    /// The work, and how to read the results; Markdown.
     pub(crate) about: String,
-    /// What the papers say, each statement with its section; Markdown.
+    /// The statements of the papers, each with its section; Markdown.
     pub(crate) claims: &'static str,
     /// Tables, in Markdown.
     pub(crate) tables: Vec<String>,

@@ -1,6 +1,6 @@
-//! How much of an experiment is done.
+//! The extent of an experiment.
 
-/// How much is done.
+/// The extent of an experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// Everything, for publication.
@@ -10,7 +10,7 @@ pub(crate) enum Extent {
 }
 
 impl Extent {
-    /// How often every point is measured, unless an experiment says something else.
+    /// The number of trials of every point, unless an experiment sets another one.
     pub(crate) fn trials(self) -> u32 {
         match self {
             Extent::Whole => 5,
@@ -18,7 +18,7 @@ impl Extent {
         }
     }
 
-    /// One of two, by extent.
+    /// One of two values, by extent.
     pub(crate) fn choose<T>(self, whole: T, quick: T) -> T {
         match self {
             Extent::Whole => whole,

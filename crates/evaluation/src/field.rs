@@ -1,6 +1,6 @@
-//! What all experiments work with: the server program, a disk, and the recorded package.
+//! The shared environment of all experiments: the server program, a disk, and the recorded package.
 //!
-//! What must never enter: what is measured.
+//! What must never enter: the measurements.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,23 +13,23 @@ use tokio::sync::Mutex;
 use crate::extent::Extent;
 use crate::trace::Trace;
 
-/// What experiments find when they begin.
+/// The environment of experiments.
 #[derive(Debug)]
 pub(crate) struct Field {
     /// Meridian's program.
     pub(crate) program: PathBuf,
-    /// How much is done.
+    /// The extent of the work.
     pub(crate) extent: Extent,
-    /// The package whose unpacking, configuring and building was recorded.
+    /// The package whose unpacking, configuration and build were recorded.
     pub(crate) trace: Trace,
-    /// Held while work goes on that leaves no pauses, by those that run beside others.
+    /// Held during work without pauses, by jobs that run beside others.
     pub(crate) turn: Mutex<()>,
     disk: PathBuf,
     folders: AtomicU64,
 }
 
 impl Field {
-    /// With a work folder on the disk to use.
+    /// With a work folder on this disk.
     pub(crate) fn new(program: PathBuf, extent: Extent, trace: Trace, disk: &Path) -> Self {
         Self {
             program,
@@ -41,7 +41,7 @@ impl Field {
         }
     }
 
-    /// A new folder on the disk, for what servers keep. It is removed when it is dropped, so it must outlive
+    /// A new folder on the disk, for the data of servers. It is removed when it is dropped, so it must outlive
     /// them.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl Field {
     }
 }
 
-/// A folder that vanishes.
+/// A folder that is removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Folder(PathBuf);
 
@@ -74,7 +74,7 @@ impl Drop for Folder {
     }
 }
 
-/// Runs clients on the thread that asks for it.
+/// A runtime for clients on the calling thread.
 ///
 /// # Errors
 /// Fails when the system has no more event queues.

@@ -1,6 +1,6 @@
-//! The index: one line for each experiment of the list, made of what is written beside the pages that are there.
+//! The index: one line for each experiment of the list, made from the files beside the existing pages.
 //!
-//! Each page has an [`Entry`] in a file of its own, so that writing one page changes no other.
+//! Each page has an [`Entry`] in a separate file, so that writing one page changes no other.
 //!
 //! What must never enter: results that are not on a page.
 
@@ -13,7 +13,7 @@ use askama::Template;
 use bench::table::row;
 use serde::{Deserialize, Serialize};
 
-/// Where pages lie, below the folder of their index.
+/// The folder of pages, below the folder of their index.
 pub(crate) const FOLDER: &str = "evaluation";
 
 /// The page of the index.
@@ -24,19 +24,19 @@ struct Page<'a> {
     table: String,
 }
 
-/// What the index says of a page.
+/// The entry of a page in the index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
-    /// When it was published; none of a page that was not.
+    /// When it was published; none if it was not published.
     pub(crate) date: Option<String>,
     /// Meridian's version.
     pub(crate) meridian: String,
-    /// One line of what came out.
+    /// One line about the result.
     pub(crate) result: String,
 }
 
 impl Entry {
-    /// That of an experiment, where it has a page.
+    /// The entry of an experiment, if it has a page.
     ///
     /// # Errors
     /// Fails when the file cannot be read, or is no entry.
@@ -72,10 +72,10 @@ fn path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.json"))
 }
 
-/// Writes the index of the pages below `root`, of experiments by name and title, with a warning before it.
+/// Writes the index of the pages below `root`, of experiments by name and title, after a warning.
 ///
 /// # Errors
-/// Fails when an entry cannot be read, or the index not be written.
+/// Fails when an entry cannot be read, or the index cannot be written.
 pub(crate) fn write(root: &Path, experiments: &[(&str, &str)], warning: &str) -> Result<()> {
     let mut table = row(["experiment", "measured", "Meridian", "result"].into_iter());
     table += "|---|---|---|---|\n";
@@ -117,7 +117,7 @@ mod tests {
         assert!(index.contains(measured), "{index}");
         assert!(index.contains("| Two (`two`) | not measured yet |  |  |\n"));
         assert!(!index.contains("{"), "{index}");
-        // Something else under its name is not passed over.
+        // Another content under its name is an error.
         fs::write(folder.join("two.json"), "{}").unwrap();
         assert!(write(&root, &[("two", "Two")], "").is_err());
         fs::remove_dir_all(root).unwrap();

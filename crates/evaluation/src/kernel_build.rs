@@ -1,4 +1,4 @@
-//! SSH-Build once really: the package unpacked, configured and built by its own scripts and compilers through the Linux
+//! The real SSH-Build: the package is unpacked, configured and built by its own scripts and compilers through the Linux
 //! client, whose kernel runs as an ordinary process (User Mode Linux).
 //!
 //! What must never enter: the recorded trace.
@@ -28,13 +28,13 @@ use crate::ssh_build::sweep::side_by_side;
 const REPLICATED: &str = "two replicas";
 const LOCAL: &str = "single local server";
 
-/// From one replica to the other and back, as points name it.
+/// The round trip between the replicas, in the form of points.
 const DISTANCE: &str = "120";
 
-/// Where the source package lies; scripts/evaluate fetches it.
+/// The folder of the source package; scripts/evaluate fetches it.
 const SOURCES: &str = "target/evaluation/source";
 
-/// Where guests mount.
+/// The mount point in guests.
 const FOLDER: &str = "/run/m";
 
 /// Names and commands of the phases, as they were recorded for the trace.
@@ -44,7 +44,7 @@ const BUILD: (&str, &str) = ("build_s", "cd dropbear-* && make");
 /// Longer than a phase may take in a guest.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// What is there, with a checksum for each file.
+/// Lists all files with their checksums.
 const SUMS: &str = "find . -type f -exec sha256sum {} + | sort";
 
 /// The real package.
@@ -136,7 +136,7 @@ fn archive() -> Result<PathBuf> {
     Ok(archive.canonicalize()?)
 }
 
-/// Figures, and the commands that they are the times of.
+/// Figures, each with the command whose time it is.
 fn phases(archive: &Path, extent: Extent) -> Vec<(&'static str, String)> {
     let archive = quoted(&archive.to_string_lossy());
     let unpack = ("unpack_s", format!("tar --no-same-owner -xf {archive}"));

@@ -1,7 +1,7 @@
-//! What single operations take at a set of replicas: the first after quiet, and those that follow; beside each the same
-//! operation at a server that is alone, in turns.
+//! The times of single operations at a set of replicas, for the first operation after quiet and for later ones. Each is compared with the same
+//! operation at a single server, in turns.
 //!
-//! What must never enter: work that more than one client does.
+//! What must never enter: work of several clients at once.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -29,10 +29,10 @@ use crate::ssh_build::stands::{Beside, Setup, Stands};
 /// Round trips between sites, in milliseconds.
 const DISTANCES: [&str; 4] = ["0.2", "60", "120", "200"];
 
-/// Sets, by how many replicas they have.
+/// Sets, by their numbers of replicas.
 const SETS: [(&str, usize); 2] = [("two replicas", 2), ("three replicas", 3)];
 
-/// How often work begins after quiet in a trial.
+/// The number of beginnings after quiet in a trial.
 const BEGINNINGS: usize = 2;
 
 /// The size of a small file.
@@ -77,7 +77,7 @@ impl Kind {
         Self::Lookup,
     ];
 
-    /// How the tables call it.
+    /// Its title in tables.
     fn title(self) -> &'static str {
         match self {
             Kind::FirstCreate => "first create",
@@ -94,7 +94,7 @@ impl Kind {
     }
 }
 
-/// One of the two servers.
+/// The state at one of the two servers.
 struct Side {
     client: Client,
     home: NfsFh4,
@@ -145,7 +145,7 @@ impl Side {
         Ok(())
     }
 
-    /// Everything that is done with a name once it is there.
+    /// All operations on an existing name.
     async fn handle(&mut self, place: &NfsFh4, file: &NfsFh4, name: &str) -> Result<()> {
         let began = Instant::now();
         self.client.lookup(place, name).await?;
@@ -211,7 +211,7 @@ async fn begin(sides: &mut [Side; 2], places: &[NfsFh4]) -> Result<()> {
     Ok(())
 }
 
-/// What a kind of operation took at both, with the round trip between the sites as it was measured.
+/// The times of one kind of operation at both servers, with the measured round trip between the sites.
 fn outcome([set, alone]: &[Side; 2], kind: Kind, round_trip: Duration) -> Outcome {
     let [set, alone] = [set, alone].map(|side| {
         let tally = side.tally(kind);
@@ -232,7 +232,7 @@ fn outcome([set, alone]: &[Side; 2], kind: Kind, round_trip: Duration) -> Outcom
 #[derive(Debug)]
 pub(crate) struct Latency;
 
-/// How many files follow each beginning.
+/// The number of files after each beginning.
 fn following(extent: Extent) -> usize {
     extent.choose(40, 25)
 }

@@ -1,6 +1,6 @@
 //! All experiments, in the order in which they run and are shown.
 //!
-//! What must never enter: what they do.
+//! What must never enter: their work.
 
 use crate::bulk::{Bulk, Lanes};
 use crate::cost::Cost;
@@ -17,7 +17,7 @@ use crate::ssh_build::{Ablation, Durability, Figure5, Figure6, Figure7, Figure8,
 use crate::today::{Age, Copies, Package};
 use crate::wan_bytes::WanBytes;
 
-/// Each once. A new one is added here.
+/// All experiments. A new one is added here.
 pub(crate) const EXPERIMENTS: &[&dyn Experiment] = &[
     &Figure5,
     &KernelBuild,

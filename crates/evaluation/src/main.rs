@@ -1,19 +1,19 @@
-//! The papers' experiments repeated, extended, and shown beside what the papers say; and what a set costs and brings besides.
+//! Repeats and extends the papers' experiments, and shows the results beside the papers' statements. Also measures costs and benefits of a set.
 //!
 //! An experiment (`experiment::Experiment`) has points (a panel, a series, a place on the axis), and every point is measured in several
-//! trials. From there everything goes the way of `bench` (its front page): lines of JSON, tables, plots, pages. A run that was
-//! interrupted goes on where it was. Each experiment has a page of its own and is published for itself (`publish`); an `index`
+//! trials. The rest works as in `bench` (see its front page): lines of JSON, tables, plots, pages. An interrupted
+//! run continues where it stopped. Each experiment has a separate page and is published separately (`publish`); an `index`
 //! lists them all.
 //!
-//! A trial counts only when it was valid: the copy at another site was compared with what was written, and every
-//! server ran and took part all the time. What is not valid ends the experiment with its reason; other experiments go on, and
-//! the command fails in the end. Where a peer is missing nothing is begun.
+//! A trial counts only if it was valid: the copy at another site was compared with the written data, and every
+//! server always ran and took part. An invalid trial ends the experiment with an error; other experiments continue, and
+//! the command fails at the end. If a peer is missing, nothing is begun.
 //!
-//! `evaluation record` records what programs do to their files; experiments play it again (`trace`, `replay`).
+//! `evaluation record` records the file operations of programs; experiments replay them (`trace`, `replay`).
 //!
 //! A new experiment is a file that implements `Experiment` and a line in `list`.
 //!
-//! What must never enter: figures that were not measured, and points left out without a word.
+//! What must never enter: figures that were not measured, and points left out silently.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
-//! A page: the words of `templates/experiment.md` and of one experiment, around tables and plots, with the raw results beside it.
+//! A page: the text of `templates/experiment.md` and of one experiment, around tables and plots, with the raw results beside it.
 //!
-//! What must never enter: figures; they come with the section. What other pages say.
+//! What must never enter: figures; they come with the section. The text of other pages.
 
 use std::fs;
 use std::path::Path;
@@ -26,18 +26,18 @@ struct Page<'a> {
     peers: String,
 }
 
-/// Under which conditions everything was measured.
+/// The conditions of the measurements.
 #[derive(Debug)]
 pub(crate) struct Conditions {
-    /// Where.
+    /// The machine.
     pub(crate) machine: Machine,
     /// Meridian's version.
     pub(crate) meridian: String,
-    /// The package that was recorded.
+    /// The recorded package.
     pub(crate) package: String,
-    /// How many steps it has.
+    /// The number of its steps.
     pub(crate) steps: usize,
-    /// How much was done.
+    /// The extent of the work.
     pub(crate) extent: Extent,
 }
 
@@ -46,25 +46,25 @@ pub(crate) struct Conditions {
 pub(crate) struct Section {
     /// Its name.
     pub(crate) name: &'static str,
-    /// What is shown of it.
+    /// Its page content.
     pub(crate) shown: Shown,
-    /// One line of what came out.
+    /// One line about the result.
     pub(crate) result: String,
-    /// How many trials every point has.
+    /// The number of trials of every point.
     pub(crate) trials: usize,
-    /// How many it should have.
+    /// The intended number of trials.
     pub(crate) wanted: usize,
     /// The other programs that took part.
     pub(crate) peers: Vec<Peer>,
-    /// By how many microseconds the WAN was late in the mean of the worst trial, where that was looked at.
+    /// The mean lateness of the WAN in the worst trial, in microseconds, if it was measured.
     pub(crate) late_us: Option<f64>,
     /// The lines of its results.
     pub(crate) raw: String,
-    /// What somebody who looked for the causes has written about it.
+    /// A person's text about the causes of the results.
     pub(crate) findings: String,
 }
 
-/// What stands before results of a quick run; nothing before others.
+/// The warning before results of a quick run; empty for others.
 pub(crate) fn warning(extent: Extent) -> &'static str {
     extent.choose(
         "",

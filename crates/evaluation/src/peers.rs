@@ -1,4 +1,4 @@
-//! The versions of programs that are compared with.
+//! The versions of the programs in comparisons.
 //!
 //! What must never enter: how they are used.
 
@@ -35,7 +35,7 @@ fn peer(name: &str, version: Option<&str>) -> Result<Peer> {
     })
 }
 
-/// What a program prints about itself.
+/// The output of a program about its version.
 fn said(program: &str, argument: &str) -> Result<String> {
     let output = Command::new(program).arg(argument).output();
     let output = output.with_context(|| format!("could not start {program}"))?;

@@ -1,6 +1,6 @@
-//! A plan: which experiments a run has, and which of their jobs are left, round by round.
+//! A plan: the experiments of a run, and their remaining jobs, round by round.
 //!
-//! What must never enter: measuring, and how results are shown.
+//! What must never enter: measuring, and showing results.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use crate::extent::Extent;
 use crate::list::EXPERIMENTS;
 use crate::progress::in_words;
 
-/// Counts in the hash of settings: raised when the meaning of figures changes.
+/// Part of the hash of settings: raised when the meaning of figures changes.
 const VERSION: &str = "4";
 
-/// An experiment of a run that has what it needs.
+/// An experiment of a run with everything that it needs.
 pub(super) struct Chosen {
-    /// What is measured.
+    /// The experiment.
     pub(super) experiment: &'static dyn Experiment,
     /// The programs that take part.
     pub(super) peers: Vec<Peer>,
-    /// Where results are.
+    /// The file of results.
     pub(super) raw: RawFile,
-    /// Whether it was asked for.
+    /// Whether the user selected it.
     pub(super) is_selected: bool,
 }
 
@@ -35,23 +35,23 @@ pub(super) struct Chosen {
 pub(super) struct Left {
     /// By rounds.
     pub(super) rounds: Vec<Vec<Job>>,
-    /// About how long they take.
+    /// Their approximate time.
     pub(super) expected: Duration,
 }
 
 /// All experiments of the list.
 pub(super) struct Plan {
-    /// Those that can run here.
+    /// The experiments that can run here.
     pub(super) chosen: Vec<Chosen>,
-    /// Those that were asked for and cannot, with the reason. Empty when anything is to be measured.
+    /// Selected experiments that cannot run, with the reason. Empty when anything has to be measured.
     pub(super) hindered: Vec<(&'static str, anyhow::Error)>,
 }
 
 impl Plan {
-    /// Looks whether every experiment that is asked for has what it needs. Where something will be measured, it must.
+    /// Checks whether every selected experiment has what it needs. If it has to be measured, it must.
     ///
     /// # Errors
-    /// Fails at names that no experiment has, and when a selected one lacks something and is to be measured.
+    /// Fails for unknown names, and when a selected experiment lacks something and has to be measured.
     pub(super) fn make(
         arguments: &MeasureArguments,
         extent: Extent,
@@ -72,7 +72,7 @@ impl Plan {
                     hindered.push((name, error));
                     continue;
                 }
-                // Its results are not shown either: they would be of an unknown version.
+                // Its results are not shown either, because their version is unknown.
                 Err(_) => continue,
             };
             let hash = hash(experiment, extent, &peers, versions)?;
@@ -90,12 +90,12 @@ impl Plan {
         Ok(Self { chosen, hindered })
     }
 
-    /// Those that were asked for.
+    /// The selected experiments.
     pub(super) fn selected(&self) -> impl Iterator<Item = &Chosen> {
         self.chosen.iter().filter(|one| one.is_selected)
     }
 
-    /// Says how much is left of each experiment that was asked for.
+    /// Prints how much is left of each selected experiment.
     ///
     /// # Errors
     /// Fails when results cannot be read.
@@ -115,7 +115,7 @@ impl Plan {
 }
 
 impl Chosen {
-    /// What is left of it.
+    /// The remaining jobs.
     ///
     /// # Errors
     /// Fails when results cannot be read.
@@ -132,12 +132,12 @@ impl Chosen {
 }
 
 impl Left {
-    /// How many jobs.
+    /// The number of jobs.
     pub(super) fn jobs(&self) -> usize {
         self.rounds.iter().map(Vec::len).sum()
     }
 
-    /// For people.
+    /// A line of text about them.
     pub(super) fn line(&self, name: &str) -> String {
         let time = in_words(self.expected);
         format!("{name:18} {:4} jobs, about {time}", self.jobs())
@@ -156,7 +156,7 @@ fn check_names(names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The programs that take part, when everything is there.
+/// The programs that take part, if everything is there.
 fn ready(experiment: &dyn Experiment) -> Result<Vec<Peer>> {
     let name = experiment.name();
     ensure!(
@@ -183,7 +183,7 @@ fn hash(
     ]))
 }
 
-/// The jobs that are left, by rounds or all at once.
+/// The remaining jobs, by rounds or all at once.
 fn rounds_left(experiment: &dyn Experiment, results: &Results, extent: Extent) -> Vec<Vec<Job>> {
     let trials = 1..=experiment.trials(extent);
     let round = |trial| {

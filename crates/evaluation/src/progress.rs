@@ -1,14 +1,14 @@
-//! How far a run is, and how long it will go on.
+//! The progress of a run, and its remaining time.
 //!
-//! What must never enter: what is measured.
+//! What must never enter: the measurements.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Before so much of the expected time is through, expectations are not corrected by what it took.
+/// Before this part of the expected time is done, expectations are not corrected by actual times.
 const SAYS_NOTHING: Duration = Duration::from_secs(60);
 
-/// Counts what is done.
+/// Counts finished jobs.
 #[derive(Debug)]
 pub(crate) struct Progress {
     began: Instant,
@@ -23,7 +23,7 @@ struct State {
 }
 
 impl Progress {
-    /// Of this many jobs, which are expected to take this long together.
+    /// For this number of jobs with this total expected time.
     pub(crate) fn of(jobs: usize, expected: Duration) -> Self {
         Self {
             began: Instant::now(),
@@ -35,7 +35,7 @@ impl Progress {
         }
     }
 
-    /// Counts a job that is done, and says what is left. Also one that is given up counts.
+    /// Counts a finished job, or one that was given up, and returns what is left.
     pub(crate) fn done(&self, expected: Duration) -> String {
         // A thread that died while it counted has ended the run.
         let Ok(mut state) = self.state.lock() else {
@@ -50,7 +50,7 @@ impl Progress {
 }
 
 impl State {
-    /// What is left, by how well expectations were met so far.
+    /// The remaining time, corrected by the accuracy of earlier expectations.
     fn left(self, took: Duration) -> Duration {
         if self.expected_done < SAYS_NOTHING {
             return self.expected_left;

@@ -1,6 +1,6 @@
-//! Publishing: pages of experiments that are finished, each for itself, and the index of all.
+//! Publishing: separate pages of finished experiments, and the index of all.
 //!
-//! What must never enter: what is measured, and results of quick runs among those that are published.
+//! What must never enter: measurements, and results of quick runs among published ones.
 
 use std::path::Path;
 
@@ -17,17 +17,17 @@ use crate::plan::{Chosen, Plan};
 /// The repository's folder of the index.
 const DOCS: &str = "docs";
 
-/// The repository's folder of what people have found out about results.
+/// The repository's folder of findings about results.
 const FINDINGS: &str = "crates/evaluation/findings";
 
-/// Raw results of an experiment that has more bytes than this are too much for a repository; nothing is left out, but
-/// somebody should know.
+/// Raw results of an experiment with more bytes than this are too large for a repository. They are still published, with
+/// a warning.
 const RAW_MAX: usize = 300_000;
 
-/// Refuses what could never be published, before anything is measured.
+/// Refuses what can never be published, before anything is measured.
 ///
 /// # Errors
-/// Fails when the date is none, for quick runs, and unless this is a release build.
+/// Fails for an invalid date, for quick runs, and unless this is a release build.
 pub(super) fn check(date: Option<&str>, extent: Extent, is_release: bool) -> Result<()> {
     let Some(date) = date else {
         return Ok(());
@@ -44,7 +44,7 @@ pub(super) fn check(date: Option<&str>, extent: Extent, is_release: bool) -> Res
     Ok(())
 }
 
-/// Writes pages of everything that has results, finished or not, for the person who measured it.
+/// Writes pages of everything with results, finished or not, for the user who measured it.
 ///
 /// # Errors
 /// Fails when a file cannot be written.
@@ -98,7 +98,7 @@ pub(super) fn publish(date: &str, conditions: &Conditions, plan: &Plan) -> Resul
     Ok(())
 }
 
-/// What is known of an experiment, if anything.
+/// The results of an experiment, if any.
 fn section(one: &Chosen, extent: Extent) -> Result<Option<Section>> {
     let points = one.experiment.points(extent);
     let raw = one.raw.text(&points)?;
@@ -120,7 +120,7 @@ fn section(one: &Chosen, extent: Extent) -> Result<Option<Section>> {
     }))
 }
 
-/// What somebody has found out about an experiment's results; nothing where nobody has.
+/// The findings about an experiment's results; empty if there are none.
 fn findings(name: &str) -> String {
     std::fs::read_to_string(Path::new(FINDINGS).join(format!("{name}.md"))).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! A run: everything that is missing is measured, and every outcome kept at once.
+//! A run: measures everything that is missing, and stores every outcome at once.
 //!
-//! What must never enter: what is measured, and how it is shown.
+//! What must never enter: the measurements themselves, and showing.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ use crate::progress::{Progress, in_words};
 use crate::publish;
 use crate::trace::Trace;
 
-/// Measures what is missing, and writes the results.
+/// Measures the missing jobs, and writes the results.
 pub(crate) fn run(arguments: &MeasureArguments) -> Result<()> {
     let extent = match arguments.quick {
         true => Extent::Quick,
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &MeasureArguments) -> Result<()> {
     Ok(())
 }
 
-/// Measures everything that was selected and is missing. Returns what went wrong, by experiment.
+/// Measures everything that was selected and is missing. Returns the errors, by experiment.
 fn measure_all(plan: &Plan, field: &Field) -> Result<Vec<(&'static str, anyhow::Error)>> {
     let mut all = Vec::new();
     for one in plan.selected() {
@@ -124,7 +124,7 @@ fn measure(one: &Chosen, rounds: &[Vec<Job>], field: &Field, progress: &Progress
     Ok(())
 }
 
-/// Writes outcomes to the file of an experiment, and says so.
+/// Writes outcomes to the file of an experiment, and prints them.
 struct Keeper<'a> {
     one: &'a Chosen,
     extent: Extent,

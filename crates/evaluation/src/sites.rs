@@ -1,6 +1,6 @@
-//! Sites far apart with a set of replicas, and beside the first of them a server that is alone.
+//! Sites far apart with a set of replicas, and a single server in the first site.
 //!
-//! What must never enter: what is measured.
+//! What must never enter: the measurements.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -16,45 +16,45 @@ use rustix::thread::CpuSet;
 use serde_json::Value;
 use testbed::{LinkSettings, Meridian, Place, Role, Service, Traffic, World, measure};
 
-/// Where the server listens that is alone.
+/// The port of the single server.
 const ALONE_PORT: u16 = 2050;
 
-/// How long a set may take to become ready, or quiet, or to bring everything everywhere.
+/// The time limit for a set to become ready or quiet, or to copy everything.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// How often a server is asked how it is.
+/// The polling interval for the status of a server.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// The names of the sites, in the order of their replicas.
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
-/// A server that runs.
+/// A running server.
 #[derive(Debug)]
 pub(crate) struct Server {
     place: Place,
     meridian: Meridian,
     address: SocketAddr,
     service: Service,
-    /// Goes after the service.
+    /// Dropped after the service.
     pressure: Option<Pressure>,
 }
 
 /// The sites, their WAN, and their servers.
 #[derive(Debug)]
 pub(crate) struct Sites {
-    /// The replicas, each in a site of its own. The first is where the work is done.
+    /// The replicas, each in its own site. The work is done at the first.
     pub(crate) replicas: Vec<Server>,
     /// A server without replicas in the first site.
     pub(crate) alone: Server,
     world: World,
-    /// The view of the set when all had found each other.
+    /// The view of the set when all replicas had connected.
     epoch: u64,
 }
 
-/// What a set has sent, in bytes.
+/// The traffic of a set, in bytes.
 #[derive(Debug, Clone, Copy, Default, serde::Serialize)]
 pub(crate) struct Sent {
-    /// By all links of the WAN, with all headers.
+    /// On all links of the WAN, with all headers.
     pub(crate) wire: u64,
     /// File contents before compression, to all replicas together.
     pub(crate) content: u64,
@@ -63,9 +63,9 @@ pub(crate) struct Sent {
 }
 
 impl Sites {
-    /// Makes `count` sites and a set of a replica in each, in a folder that is made, on links that are like this from the beginning,
-    /// with these lines behind the configuration of all replicas. A connection that has known a shorter distance would not find out how
-    /// much a longer one carries: the slow start of TCP ends early on links that seem to be busy (HyStart).
+    /// Makes `count` sites and a set with a replica in each, in a new folder. The links have these settings from the beginning,
+    /// and the configuration of all replicas ends with these lines. A connection that began at a shorter distance would never reach the full
+    /// rate at a longer one: TCP's slow start ends early on links that seem busy (HyStart).
     pub(crate) fn start_with(
         link: &LinkSettings,
         program: &Path,
@@ -78,7 +78,7 @@ impl Sites {
         Self::start_in(world, program, disk, count, settings)
     }
 
-    /// The same in the first `count` places of a world, whose others stay free.
+    /// The same in the first `count` places of a world; the other places stay free.
     pub(crate) fn start_in(
         world: World,
         program: &Path,
@@ -112,17 +112,17 @@ impl Sites {
         Ok(sites)
     }
 
-    /// The places, those of the replicas first.
+    /// The places, replicas first.
     pub(crate) fn world(&self) -> &World {
         &self.world
     }
 
-    /// Changes every link. Connections that were there before do not forget how near they once were.
+    /// Changes every link. Existing connections keep their estimates of the earlier distance.
     pub(crate) fn set(&self, settings: &LinkSettings) -> Result<()> {
         self.world.wan().set(settings)
     }
 
-    /// The median round trip between the first and the second site, as small packets see it.
+    /// The median round trip between the first and the second site, for small packets.
     pub(crate) fn round_trip(&self) -> Result<Duration> {
         const TIMES: u32 = 9;
         let [first, second] = self.two_places()?;
@@ -138,7 +138,7 @@ impl Sites {
         }
     }
 
-    /// Waits until nothing is controlled and nobody lacks anything.
+    /// Waits until nothing is controlled and no server lacks anything.
     pub(crate) fn wait_for_quiet(&self) -> Result<()> {
         self.wait_until("quiet", |status| {
             Ok(lacks_nothing(status)? && number(status, "controls_total")? == 0.0)
@@ -150,7 +150,7 @@ impl Sites {
         self.wait_until("equal", lacks_nothing)
     }
 
-    /// Whether no replica lacks contents of files that were written at the first.
+    /// Whether no replica lacks contents of files written at the first.
     pub(crate) fn has_contents(&self) -> Result<bool> {
         let status = self.replicas[0].replication()?;
         let peers = status["peers"]
@@ -160,7 +160,7 @@ impl Sites {
         Ok(lacks.sum::<Result<f64>>()? == 0.0)
     }
 
-    /// Bytes that have left the first site, with all headers.
+    /// Bytes sent by the first site, with all headers.
     pub(crate) fn sent_by_first(&self) -> Result<u64> {
         let first = self.world.places()[0].name();
         let links = self.world.wan().links();
@@ -173,7 +173,7 @@ impl Sites {
         lateness(&self.world)
     }
 
-    /// Fails unless every server is still the process that was started, and every replica has taken part all the time.
+    /// Fails unless every server is still the process that was started, and every replica has always taken part.
     pub(crate) fn check_running(&self) -> Result<()> {
         let mut all = self.replicas.iter().chain([&self.alone]);
         all.try_for_each(|server| server.processor_time().map(drop))?;
@@ -186,7 +186,7 @@ impl Sites {
         Ok(())
     }
 
-    /// What was sent so far.
+    /// The traffic so far.
     pub(crate) fn sent(&self) -> Result<Sent> {
         let Traffic { bytes, .. } = self.world.wan().traffic()?;
         let mut sent = Sent {
@@ -201,7 +201,7 @@ impl Sites {
         Ok(sent)
     }
 
-    /// Waits until every server has the tree and sees all others.
+    /// Waits until every server has the tree and is connected to all others.
     pub(crate) fn wait_for_all(&self) -> Result<()> {
         self.wait_until("ready", is_ready)
     }
@@ -212,7 +212,7 @@ impl Sites {
             loop {
                 let late = Instant::now() > deadline;
                 let status = match replica.replication() {
-                    // A server that starts anew is silent for a moment.
+                    // A restarting server is silent for a moment.
                     Err(_) if !late => Value::Null,
                     answer => answer?,
                 };
@@ -235,7 +235,7 @@ impl Sites {
 }
 
 impl Server {
-    /// Starts one in a place, with these lines behind its configuration.
+    /// Starts a server in a place; these lines are appended to its configuration.
     pub(crate) fn start(
         place: &Place,
         program: &Path,
@@ -254,7 +254,7 @@ impl Server {
         settings: &str,
     ) -> Result<Self> {
         let name = format!("meridian-{}", address.port());
-        // Keys of the file's top come before its tables.
+        // Top-level keys of the file come before its tables.
         let text = settings.to_owned() + Meridian::OPEN;
         let service = meridian.serve(&name, address, &text)?;
         Ok(Self {
@@ -266,7 +266,7 @@ impl Server {
         })
     }
 
-    /// How its clients reach it from a place.
+    /// The target for its clients in a place.
     pub(crate) fn from(&self, place: &Place) -> Target {
         Target {
             site: Some(place.site().clone()),
@@ -275,7 +275,7 @@ impl Server {
         }
     }
 
-    /// How clients of its own site reach it.
+    /// The target for clients in its own site.
     pub(crate) fn target(&self) -> Target {
         self.from(&self.place)
     }
@@ -285,12 +285,12 @@ impl Server {
         processor_time(&self.service).inspect_err(|_| self.place.site().keep_folder())
     }
 
-    /// Lets it run on these processors only, until it is started anew.
+    /// Restricts it to these processors, until it is restarted.
     pub(crate) fn confine(&self, to: &CpuSet) -> Result<()> {
         affinity::confine(number_of(&self.service)?, to)
     }
 
-    /// For how long so far one of its threads was ready and did not run. Not known where the kernel does not say so.
+    /// The total time in which one of its threads was ready and did not run. None if the kernel does not report it.
     pub(crate) fn waited(&self) -> Result<Option<Duration>> {
         self.pressure.as_ref().map(Pressure::waited).transpose()
     }
@@ -306,7 +306,7 @@ impl Server {
         self.service.wait_for_nfs(self.address)
     }
 
-    /// The file with what it logs.
+    /// Its log file.
     pub(crate) fn log(&self) -> &Path {
         self.service.log()
     }
@@ -316,13 +316,13 @@ impl Server {
         self.meridian.ask(words)
     }
 
-    /// The view it follows.
+    /// Its present view.
     fn epoch(&self) -> Result<u64> {
         let epoch = self.replication()?["view"]["epoch"].as_u64();
         epoch.context("a status has no view")
     }
 
-    /// What it says of replication.
+    /// Its replication status.
     pub(crate) fn replication(&self) -> Result<Value> {
         self.meridian.replication()
     }
@@ -348,7 +348,7 @@ fn number_of(service: &Service) -> Result<u32> {
     Ok(pid.as_raw_nonzero().get().unsigned_abs())
 }
 
-/// The pressure on a server's process from now on, until it is started anew.
+/// The pressure on a server's process from now on, until it is restarted.
 fn pressure(service: &Service) -> Option<Pressure> {
     let found = number_of(service).and_then(Pressure::of);
     let told = found.inspect_err(|error| {
@@ -359,7 +359,7 @@ fn pressure(service: &Service) -> Option<Pressure> {
     told.ok()
 }
 
-/// Whether a server has the whole tree, takes part with all others, and sees them.
+/// Whether a server has the whole tree, takes part with all others, and is connected to them.
 pub(crate) fn is_ready(status: &Value) -> Result<bool> {
     let ready = status["ready"] == true;
     let peers = status["peers"]
@@ -389,8 +389,8 @@ fn number(status: &Value, key: &str) -> Result<f64> {
     value.with_context(|| format!("a status has no number `{key}`"))
 }
 
-/// By how much the WAN handed frames over too late since its settings changed: the mean of the worst
-/// link. It says how busy the machine was.
+/// How late the WAN delivered frames since its settings changed: the mean of the worst
+/// link. It shows how busy the machine was.
 pub(crate) fn lateness(world: &World) -> Result<Duration> {
     let mut worst = Duration::ZERO;
     for link in world.wan().links() {
@@ -400,7 +400,7 @@ pub(crate) fn lateness(world: &World) -> Result<Duration> {
 }
 
 impl Sent {
-    /// What was sent since an earlier moment.
+    /// The traffic since an earlier moment.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             wire: self.wire - earlier.wire,

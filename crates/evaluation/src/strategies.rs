@@ -1,14 +1,14 @@
-//! The strategies of section 3.3 of the main paper, each off in turn, as servers are configured.
+//! The strategies of section 3.3 of the main paper, switched off one at a time in the servers' configuration.
 //!
-//! What must never enter: what is measured with them.
+//! What must never enter: the measurements.
 
 /// With all strategies.
 pub(crate) const ALL_ON: &str = "all strategies";
 
-/// Settings with which control covers single files and directories only.
+/// Settings with which control covers only single files and directories.
 pub(crate) const WITHOUT_SUBTREES: &str = "[replication.strategies]\ndeep_control = false\n";
 
-/// Without control of subtrees, as the first design of the papers.
+/// Without control of subtrees, as in the first design of the papers.
 pub(crate) const NO_DEEP_CONTROL: &str = "no deep control";
 
 /// Names, and lines of a configuration.

@@ -1,6 +1,6 @@
-//! A trace: what programs did to one tree of files, in order, so that it can be done again elsewhere.
+//! A trace: the file operations of programs in one tree, in order, so that they can be replayed elsewhere.
 //!
-//! Paths are relative to the tree, contents are not kept, and each step carries the time that went by
+//! Paths are relative to the tree, contents are not kept, and each step has the time
 //! between the end of the step before it and its own beginning.
 //!
 //! What must never enter: how a trace is recorded, and how it is replayed.
@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-/// The format's version. A file of another one is refused.
+/// The format's version. A file with another one is refused.
 const VERSION: u32 = 1;
 
 /// The number of a path in [`Trace::paths`].
@@ -25,7 +25,7 @@ pub(crate) type OpenNumber = u32;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Trace {
     version: u32,
-    /// What was recorded, for people.
+    /// A description of the recording.
     pub(crate) title: String,
     /// All paths that occur, relative to the tree; the tree itself is the empty one.
     pub(crate) paths: Vec<String>,
@@ -36,9 +36,9 @@ pub(crate) struct Trace {
 /// One part of the work, such as unpacking.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Phase {
-    /// Its name, for people.
+    /// Its name.
     pub(crate) name: String,
-    /// What is done.
+    /// The steps.
     pub(crate) steps: Vec<Step>,
 }
 
@@ -47,33 +47,33 @@ pub(crate) struct Phase {
 pub(crate) struct Step {
     /// Microseconds between the end of the step before and the beginning of this one.
     pub(crate) think_us: u32,
-    /// What is done.
+    /// The operation.
     pub(crate) action: Action,
 }
 
-/// What a program did, by system calls of Linux.
+/// An operation of a program, by system calls of Linux.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Action {
-    /// stat(2), access(2), readlink(2), an open(2) that failed: whether the path is there.
+    /// stat(2), access(2), readlink(2), an open(2) that failed: checks whether the path exists.
     Look {
-        /// What was looked for.
+        /// The path.
         path: PathNumber,
-        /// Whether it was there.
+        /// Whether it existed.
         found: bool,
     },
-    /// open(2) of a file that was there, or is made.
+    /// open(2) of a file that existed, or is made.
     Open {
-        /// How other steps call it.
+        /// The number of this open in other steps.
         open: OpenNumber,
         /// The file.
         path: PathNumber,
-        /// The file is written to, perhaps.
+        /// The file may be written.
         writes: bool,
         /// It may be made.
         creates: bool,
         /// It must be made.
         exclusive: bool,
-        /// What it holds is dropped.
+        /// Its content is dropped.
         truncates: bool,
     },
     /// read(2) or mmap(2), the first since the file was opened.
@@ -85,9 +85,9 @@ pub(crate) enum Action {
     Write {
         /// The open file.
         open: OpenNumber,
-        /// Where.
+        /// The offset.
         offset: u64,
-        /// How much.
+        /// The number of bytes.
         length: u32,
     },
     /// close(2) of one of several descriptors of a file that was written: Linux flushes it.
@@ -117,7 +117,7 @@ pub(crate) enum Action {
     },
     /// unlink(2) and rmdir(2).
     Remove {
-        /// What goes.
+        /// The removed path.
         path: PathNumber,
     },
     /// rename(2).
@@ -158,7 +158,7 @@ pub(crate) enum Action {
         /// Its new size in bytes.
         size: u64,
     },
-    /// getdents(2): the directory is read whole.
+    /// getdents(2): the whole directory is read.
     List {
         /// The directory.
         path: PathNumber,
@@ -166,7 +166,7 @@ pub(crate) enum Action {
 }
 
 impl Trace {
-    /// An empty one.
+    /// An empty trace.
     pub(crate) fn new(title: String) -> Self {
         Self {
             version: VERSION,
@@ -176,7 +176,7 @@ impl Trace {
         }
     }
 
-    /// Its first steps; what is still open then is closed.
+    /// Its first steps, and a close for each file that is still open then.
     pub(crate) fn beginning(&self, steps: usize) -> Self {
         let mut beginning = Self::new(self.title.clone());
         beginning.paths.clone_from(&self.paths);
@@ -209,7 +209,7 @@ impl Trace {
         beginning
     }
 
-    /// How many steps it has.
+    /// The number of its steps.
     pub(crate) fn steps(&self) -> usize {
         self.phases.iter().map(|phase| phase.steps.len()).sum()
     }

@@ -1,15 +1,15 @@
-//! Takes fields off the front of bytes that are not trusted: stored rows, and messages of other servers. All numbers are big-endian.
+//! Decodes fields from the front of untrusted bytes: stored rows, and messages of other servers. All numbers are big-endian.
 //!
 //! What must never enter: what the fields mean, and how they are written.
 
 #![forbid(unsafe_code)]
 
-/// Bytes that no writer of ours can have produced, and why.
+/// Bytes that no writer of this project can have produced, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub &'static str);
 
-/// What is left of the bytes.
+/// The remaining bytes.
 pub struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -22,7 +22,7 @@ impl<'a> Fields<'a> {
     /// The next `count` bytes.
     ///
     /// # Errors
-    /// When fewer are left. The same holds for what follows.
+    /// When fewer are left. The same holds for the methods below.
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = (self.0.split_at_checked(count)).ok_or(TOO_SHORT)?;
         self.0 = rest;
@@ -82,7 +82,7 @@ impl<'a> Fields<'a> {
         self.0.is_empty()
     }
 
-    /// Ends the fields; bytes behind the last one mean that something else was stored or sent.
+    /// Ends the fields; extra bytes mean that something else was stored or sent.
     ///
     /// # Errors
     /// When something is left.
@@ -96,20 +96,20 @@ impl<'a> Fields<'a> {
 
 const TOO_SHORT: Malformed = Malformed("it is too short");
 
-/// What a byte stands for. No number is used again for another meaning.
+/// The meaning of a byte. No number is used again for another meaning.
 pub trait Tag: Copy + 'static {
-    /// All there are.
+    /// All values.
     const ALL: &'static [Self];
-    /// What is said of any other byte.
+    /// The error for any other byte.
     const UNKNOWN: Malformed;
 
     /// The byte.
     fn number(self) -> u8;
 
-    /// Takes the byte off the front of what is left.
+    /// Takes the byte from the front of the remaining bytes.
     ///
     /// # Errors
-    /// When nothing is left, or the byte stands for nothing.
+    /// When nothing is left, or the byte has no meaning.
     fn read(fields: &mut Fields<'_>) -> Result<Self, Malformed> {
         let number = fields.u8()?;
         let mut all = Self::ALL.iter().copied();

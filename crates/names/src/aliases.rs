@@ -1,5 +1,5 @@
-//! Where the aliases of a name lead (CNAME; RFC 1034, section 3.6.2) when they lead to no record: DNS servers and resolvers give
-//! up on a circle and call it "no record", or a failure, and the administrator who has to mend the zone looks for what is there.
+//! Where the aliases of a name lead (CNAME; RFC 1034, section 3.6.2) if they lead to no record. DNS servers and resolvers stop at
+//! a circle and report "no record", or a failure. The administrator who has to correct the zone needs the aliases themselves.
 //!
 //! What must never enter: names whose records are found.
 
@@ -8,15 +8,15 @@ use std::fmt;
 use hickory_resolver::proto::rr::{RData, RecordType};
 use hickory_resolver::{Name, TokioResolver};
 
-/// At most this many aliases are followed one after another: more than resolvers follow.
+/// At most this number of aliases is followed: more than resolvers follow.
 const ALIASES_MAX: usize = 16;
 
-/// Where aliases lead that lead to no record.
+/// The end of aliases that lead to no record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Astray {
-    /// Back to one of them: the names in their order, of which the last one was there before.
+    /// A circle: the names in their order; the last name occurred before.
     Circle(Vec<String>),
-    /// On and on: the first name and the last one that was looked at.
+    /// Too many aliases: the first name and the last one that was followed.
     OnAndOn(String, String),
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for Astray {
     }
 }
 
-/// Follows the aliases of a name that has no records. Nothing when there are none, or they come to an end.
+/// Follows the aliases of a name without records. Nothing if there are none, or they end.
 pub(crate) async fn astray(resolver: &TokioResolver, name: &Name) -> Option<Astray> {
     let mut way = vec![name.to_lowercase()];
     while way.len() <= ALIASES_MAX {
@@ -52,7 +52,7 @@ pub(crate) async fn astray(resolver: &TokioResolver, name: &Name) -> Option<Astr
     Some(Astray::OnAndOn(shown(first), shown(last)))
 }
 
-/// What a name is an alias of.
+/// The target of an alias.
 async fn alias(resolver: &TokioResolver, name: &Name) -> Option<Name> {
     let found = resolver.lookup(name.clone(), RecordType::CNAME).await;
     found.ok()?.iter().find_map(|record| match record {
@@ -61,7 +61,7 @@ async fn alias(resolver: &TokioResolver, name: &Name) -> Option<Name> {
     })
 }
 
-/// A name as zones have it: whatever is no letter, digit or sign is escaped.
+/// A name as in a zone file: everything except letters, digits and some signs is escaped.
 fn shown(name: &Name) -> String {
     name.to_ascii()
 }
@@ -76,8 +76,8 @@ mod tests {
     const ALIAS: u16 = 5;
     const SERVER: u16 = 33;
 
-    /// A DNS server with these records, of which each name has at most one: its name, its kind and the name in it. It answers
-    /// a question of any kind for an alias with the alias, and follows none.
+    /// A DNS server with these records, at most one for each name: its name, its kind and the name in it. It answers
+    /// every query for an alias with the alias, and does not follow it.
     fn dns(records: Vec<(String, u16, String)>) -> SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = socket.local_addr().unwrap();
@@ -95,7 +95,7 @@ mod tests {
         let end = 12 + name.iter().position(|byte| *byte == 0).unwrap() + 5;
         let mut answer = question[..end].to_vec();
         answer[2..4].copy_from_slice(&[0x81, 0x80]);
-        // The question, and no records yet.
+        // The query, and no records yet.
         answer[4..12].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
         let asked = records
             .iter()
@@ -165,7 +165,7 @@ mod tests {
         let itself = found(&[(SERVICE, ALIAS, SERVICE)]).unwrap_err();
         let way = format!("{SERVICE}. -> {SERVICE}.;");
         assert!(itself.to_string().contains(&way), "{itself}");
-        // An alias of what is not there is no circle.
+        // An alias of a missing name is not a circle.
         let nowhere = found(&circle[..2]).unwrap_err();
         assert!(matches!(nowhere, LookupError::None(..)), "{nowhere}");
     }

@@ -1,4 +1,4 @@
-//! Which servers a client mounts a domain from, and the line that says so to autofs.
+//! The servers from which a client mounts a domain, and the line for autofs.
 //!
 //! What must never enter: the network, and the clock.
 
@@ -8,41 +8,41 @@ use std::time::Duration;
 
 use crate::domain::Domain;
 
-/// At most this many servers are named: autofs tries them in turn, and each may take 40 seconds.
+/// At most this number of servers is named: autofs tries them in turn, and each may take 40 seconds.
 pub const SERVERS_MAX: usize = 3;
 
 /// A server that has just answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answering {
-    /// As DNS says; smaller ones go first.
+    /// From DNS; servers with smaller priorities come first.
     pub priority: u16,
-    /// Its name, which says which addresses are the same server's.
+    /// Its name. Addresses with the same name belong to the same server.
     pub host: String,
-    /// Where it answered.
+    /// The address that answered.
     pub address: SocketAddr,
-    /// How long that took.
+    /// The time until the answer.
     pub round_trip: Duration,
     /// It is on this machine.
     pub is_own: bool,
 }
 
-/// What a key of the map stands for.
+/// The value of a key of the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapEntry {
-    /// The servers, the best one first: IPv4 addresses, or one IPv6 address alone. Not empty.
+    /// The servers, the best one first: IPv4 addresses, or a single IPv6 address. Not empty.
     pub servers: Vec<IpAddr>,
-    /// Where all of them listen.
+    /// The port of all of them.
     pub port: u16,
-    /// Where the root of the domain is at each of them.
+    /// The path of the domain's root at each of them.
     pub path: String,
 }
 
-/// The servers to mount a domain from: by priority, then by how fast they answered, each at the address at which it was
-/// fastest; only those at the port of the first one, because autofs knows one port for all. Nothing when nobody answered.
+/// The servers to mount a domain from: by priority, then by speed of answer, each with its fastest
+/// address. Only servers with the port of the first one, because autofs has one port for all. Nothing if no server answered.
 ///
-/// Where any has answered at an IPv4 address, those alone: autofs 5.1 reads no weight behind an IPv6 address, and passes over
-/// whatever else stands on such a line. One server at an IPv6 address, without a weight, it does read, but finds none that is of its
-/// own machine: such a one is named when nobody else has answered.
+/// If any has answered at an IPv4 address, only IPv4 addresses: autofs 5.1 reads no weight after an IPv6 address, and ignores
+/// the rest of such a line. It does read a single IPv6 address without a weight, but does not recognise one of its
+/// own machine: such a server is named only if no other has answered.
 #[must_use]
 pub fn choose(domain: &Domain, mut answering: Vec<Answering>) -> Option<MapEntry> {
     answering.sort_by_key(|one| {
@@ -69,9 +69,9 @@ pub fn choose(domain: &Domain, mut answering: Vec<Answering>) -> Option<MapEntry
 }
 
 impl fmt::Display for MapEntry {
-    /// One line as a program map answers it (autofs(5)). Without `use-weight-only` autofs would sort by how near addresses look,
-    /// without `nobind` it would take a server on this machine for a directory of it, and without a port it would ask for one at
-    /// port 111 of this machine, where nothing need listen, and pass over that server.
+    /// One line as a program map answers it (autofs(5)). Without `use-weight-only` autofs would sort by the distance of addresses.
+    /// Without `nobind` it would bind a local directory in place of a server on this machine. Without a port it would ask for the port at
+    /// port 111 of this machine, where nothing may listen, and skip that server.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "-fstype=nfs4,nobind,use-weight-only,port={}", self.port)?;
         for (place, server) in self.servers.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! Names of domains, as people type them and as an attacker would.
+//! Names of domains, as people type them and as an attacker may.
 //!
-//! What must never enter: whether there is such a domain.
+//! What must never enter: whether the domain exists.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,14 +11,14 @@ const NAME_BYTES_MAX: usize = 253;
 /// Bytes of one label (RFC 1035, section 2.3.4).
 const LABEL_BYTES_MAX: usize = 63;
 
-/// So much of a text that is no name is shown.
+/// The number of characters shown of a text that is not a name.
 const SHOWN_CHARACTERS: usize = 80;
 
 /// The name of a domain in DNS, in lower case and without the dot at its end.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Domain(String);
 
-/// Why a text is no such name.
+/// Why a text is not such a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{shown}\" is no name of a domain: {why}; write one such as example.org")]
 pub struct DomainError {
@@ -33,13 +33,13 @@ impl Domain {
         &self.0
     }
 
-    /// Under which name DNS has its servers (RFC 6641, section 3), complete, so that no search domain is tried.
+    /// The name of the records of its servers in DNS (RFC 6641, section 3), complete, so that no search domain is tried.
     #[must_use]
     pub fn service_name(&self) -> String {
         format!("_nfs-domainroot._tcp.{}.", self.0)
     }
 
-    /// Where each of its servers has its root (RFC 6641, section 5).
+    /// The path of the root at each of its servers (RFC 6641, section 5).
     #[must_use]
     pub fn root_path(&self) -> String {
         format!("/.domainroot/{}", self.0)
@@ -49,8 +49,8 @@ impl Domain {
 impl FromStr for Domain {
     type Err = DomainError;
 
-    /// Takes what may stand in DNS as the name of a host (RFC 1123, section 2.1): two labels or more of letters, digits and hyphens.
-    /// Names in other scripts are written in their form for DNS, `xn--…` (RFC 5891). An address is none.
+    /// Accepts the name of a host in DNS (RFC 1123, section 2.1): two or more labels of letters, digits and hyphens.
+    /// Names in other scripts need their DNS form, `xn--…` (RFC 5891). An address is not accepted.
     fn from_str(text: &str) -> Result<Domain, DomainError> {
         let wrong = |why| DomainError {
             shown: text

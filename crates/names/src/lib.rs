@@ -1,10 +1,10 @@
 //! One name for every tree: from the name of a domain to the servers that have its root (RFC 6641).
 //!
-//! - [`Domain`]: which text is the name of a domain, and what it is called in DNS and at servers.
+//! - [`Domain`]: checks the name of a domain, and gives its names in DNS and at servers.
 //! - [`Lookup`]: the servers that DNS names for it (RFC 2782), with their addresses.
 //! - [`probe`]: whether a server answers, how fast, and whether it has the root of that domain.
-//! - [`choose`] and [`MapEntry`]: which of them a client mounts, and the line that autofs reads. Pure.
-//! - [`map`]: all of it, for a key that somebody has typed, within five seconds.
+//! - [`choose`] and [`MapEntry`]: the servers that a client mounts, and the line that autofs reads. Pure.
+//! - [`map`]: all of this, for a key that a user has typed, within five seconds.
 //! - [`zone_lines`]: what an administrator adds to the zone of the domain. Pure.
 //!
 //! What must never enter: sets and their members, configuration, the command line.

@@ -1,6 +1,6 @@
 //! The servers that DNS names for a domain.
 //!
-//! What must never enter: which of them is to be used.
+//! What must never enter: the choice between them.
 
 use std::fmt;
 use std::io;
@@ -18,14 +18,14 @@ use crate::aliases::{self, Astray};
 use crate::domain::Domain;
 use crate::resolv_conf;
 
-/// How long one question may take, and how often it is asked: the user who waits has typed a path.
+/// The time limit of one query, and the number of attempts: a user waits who has typed a path.
 const PATIENCE: Duration = Duration::from_millis(1500);
 const ATTEMPTS: usize = 2;
 
-/// At most this many servers of a domain are looked at, those of the best priority first.
+/// At most this number of servers of a domain is used, the best priority first.
 const SERVERS_MAX: usize = 32;
 
-/// At most this many addresses of one server: with [`SERVERS_MAX`] that bounds the connections of who asks all of them.
+/// At most this number of addresses of one server. With [`SERVERS_MAX`] this bounds the connections to all of them.
 const ADDRESSES_MAX: usize = 4;
 
 /// Looks names up in DNS.
@@ -35,36 +35,36 @@ pub struct Lookup {
     asked: Asked,
 }
 
-/// A server that DNS names (RFC 2782).
+/// A server named in DNS (RFC 2782).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedServer {
-    /// Smaller ones are to be tried first.
+    /// Servers with smaller priorities are tried first.
     pub priority: u16,
-    /// How much of the load among those of one priority it should get.
+    /// Its share of the load among servers of the same priority.
     pub weight: u16,
-    /// Where it listens.
+    /// The port on which it listens.
     pub port: u16,
     /// Its name, without the dot at its end.
     pub host: String,
     /// Some of its addresses, IPv4 ones first; none if it has none, or they cannot be looked up.
     pub addresses: Vec<IpAddr>,
-    /// Why there are none; absent where DNS just says that there are none.
+    /// Why there are no addresses; absent if DNS just says that there are none.
     pub trouble: Option<Trouble>,
 }
 
 /// Why a server has no addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// DNS does not say which there are now, and this is why.
+    /// DNS does not know them now, for this reason.
     Unknown(String),
-    /// Its aliases lead to no addresses, and this is where they lead.
+    /// Its aliases lead to no addresses, but here.
     Aliases(Astray),
 }
 
 /// Why there are no servers. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
-    /// Which DNS servers there are cannot be read.
+    /// The list of DNS servers cannot be read.
     #[error("cannot read which DNS servers there are: {0}; look at /etc/resolv.conf")]
     Configuration(io::Error),
     /// The domain names no server.
@@ -72,15 +72,15 @@ pub enum LookupError {
         "the domain {0} names no NFS servers in DNS (there is no record {1}); `meridian domain records {0}` at one of its servers prints what its zone needs"
     )]
     None(Domain, String),
-    /// The domain says that it has none.
+    /// The domain says that it has no servers.
     #[error("the domain {0} says in DNS that it has no NFS servers")]
     Declined(Domain),
-    /// The records are behind aliases that lead to none.
+    /// The name has aliases that lead to no records.
     #[error(
         "the domain {0} names no NFS servers in DNS: {1}; correct these records, or put those in their place that `meridian domain records {0}` prints at one of its servers"
     )]
     Astray(Domain, Astray),
-    /// Nobody knows now.
+    /// It is not known now.
     #[error(
         "DNS does not say which servers {0} has ({1}); look at the network and at {2}, and try again"
     )]
@@ -88,7 +88,7 @@ pub enum LookupError {
 }
 
 impl LookupError {
-    /// Whether the zone of the domain says so, and is what has to be mended.
+    /// Whether the zone of the domain says so, and has to be corrected.
     #[must_use]
     pub fn is_of_the_zone(&self) -> bool {
         matches!(
@@ -101,9 +101,9 @@ impl LookupError {
 /// The DNS servers that were asked.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked {
-    /// Those of this machine.
+    /// The DNS servers of this machine.
     OfThisMachine,
-    /// One that was named.
+    /// This DNS server.
     Named(SocketAddr),
 }
 
@@ -116,7 +116,7 @@ impl fmt::Display for Asked {
     }
 }
 
-/// What went wrong, without the layers of the resolver through which it came.
+/// The cause of the error, without the layers of the resolver.
 fn reason(error: &ResolveError) -> String {
     match error.proto().map(|within| (within, within.kind())) {
         Some((_, ProtoErrorKind::NoRecordsFound { response_code, .. })) => {
@@ -128,7 +128,7 @@ fn reason(error: &ResolveError) -> String {
     }
 }
 
-/// What a DNS server has answered that names no record; nothing when none has answered.
+/// The code of an answer without records; nothing if no DNS server has answered.
 fn answer_without_records(error: &ResolveError) -> Option<ResponseCode> {
     match error.proto()?.kind() {
         ProtoErrorKind::NoRecordsFound { response_code, .. } => Some(*response_code),
@@ -136,20 +136,20 @@ fn answer_without_records(error: &ResolveError) -> Option<ResponseCode> {
     }
 }
 
-/// Whether DNS says that there is no such record. A server that fails or refuses to answer has said nothing of it.
+/// Whether DNS says that there is no such record. A failure or refusal of a DNS server says nothing about it.
 fn says_none(error: &ResolveError) -> bool {
     let answer = answer_without_records(error);
     matches!(answer, Some(ResponseCode::NoError | ResponseCode::NXDomain))
 }
 
-/// Where the aliases of a name lead that has no records, if they go astray. A DNS server that follows them itself may say that it
-/// fails, or that there is nothing.
+/// Where the aliases of a name without records lead, if they lead to no records. A DNS server that follows them itself may answer with a
+/// failure, or with no records.
 async fn astray(resolver: &TokioResolver, name: &Name, error: &ResolveError) -> Option<Astray> {
     answer_without_records(error)?;
     aliases::astray(resolver, name).await
 }
 
-/// The addresses of a server to be asked, of those that it has: each once, in the form in which it is reached.
+/// The addresses of a server to ask: each once, in the form in which it is reached.
 fn few(addresses: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
     let mut addresses: Vec<IpAddr> = addresses.map(|address| address.to_canonical()).collect();
     addresses.sort_unstable();
@@ -168,7 +168,7 @@ impl Lookup {
         Ok(asking(&servers, Asked::OfThisMachine))
     }
 
-    /// Asks this DNS server alone.
+    /// Asks only this DNS server.
     #[must_use]
     pub fn at(server: SocketAddr) -> Lookup {
         asking(&[server], Asked::Named(server))
@@ -242,7 +242,7 @@ async fn trouble(resolver: &TokioResolver, host: &Name, error: &ResolveError) ->
     (!says_none(error)).then(|| Trouble::Unknown(reason(error)))
 }
 
-/// Asks these DNS servers, all at once: those that are silent are waited for together, and an answer waits for none of them.
+/// Asks these DNS servers, all at once: silent ones do not delay an answer.
 fn asking(servers: &[SocketAddr], asked: Asked) -> Lookup {
     let mut configuration = ResolverConfig::new();
     for server in servers {
@@ -299,7 +299,7 @@ mod tests {
         stream.write_all(&[length.to_vec(), answer].concat())
     }
 
-    /// The question again, marked as an answer.
+    /// The query, marked as an answer.
     fn answer(question: &[u8], code: u8) -> Vec<u8> {
         let mut answer = question.to_vec();
         answer[2] |= 0x80;

@@ -1,4 +1,4 @@
-//! What a client that wants a domain's root mounts now.
+//! The map entry for a client that wants a domain's root.
 //!
 //! What must never enter: whether anything is mounted.
 
@@ -12,28 +12,28 @@ use crate::domain::{Domain, DomainError};
 use crate::lookup::{Lookup, LookupError, NamedServer};
 use crate::probe;
 
-/// How long all of it may take: autofs has no limit of its own, and a person waits.
+/// The total time limit: autofs has none of its own, and a user waits.
 const WHOLE: Duration = Duration::from_secs(5);
 
-/// How long a server may take to answer.
+/// The time limit for an answer of a server.
 const PROBE: Duration = Duration::from_millis(1500);
 
-/// When somebody has answered, others may take so much longer to be named beside it.
+/// After the first answer, other servers have this time to be named beside it.
 const LAGGARDS: Duration = Duration::from_millis(250);
 
-/// At most this many servers are named in a message.
+/// At most this number of servers is named in a message.
 const NAMED_MAX: usize = 3;
 
-/// Why a key leads nowhere. Each message says what to do next.
+/// Why there is no entry for a key. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
-    /// The key is no name.
+    /// The key is not a name.
     #[error(transparent)]
     Domain(#[from] DomainError),
     /// DNS names no servers.
     #[error(transparent)]
     Lookup(#[from] LookupError),
-    /// Nobody has answered.
+    /// No server has answered.
     #[error(
         "none of the servers of {0} answers ({1}); `meridian domain check {0}` looks at each of them"
     )]
@@ -46,7 +46,7 @@ pub enum MapError {
 /// The entry for a key.
 ///
 /// # Errors
-/// [`MapError`], after five seconds at the latest.
+/// [`MapError`], after at most five seconds.
 pub async fn map(lookup: &Lookup, key: &str) -> Result<MapEntry, MapError> {
     let domain: Domain = key.parse()?;
     let found = tokio::time::timeout(WHOLE, find(lookup, &domain)).await;
@@ -59,7 +59,7 @@ async fn find(lookup: &Lookup, domain: &Domain) -> Result<MapEntry, MapError> {
     choose(domain, answering).ok_or_else(|| MapError::Silent(domain.clone(), named(&servers)))
 }
 
-/// The first few of the servers, for people.
+/// The first few of the servers, as a text.
 fn named(servers: &[NamedServer]) -> String {
     let hosts = servers.iter().take(NAMED_MAX);
     let hosts: Vec<&str> = hosts.map(|server| server.host.as_str()).collect();
@@ -70,8 +70,8 @@ fn named(servers: &[NamedServer]) -> String {
     }
 }
 
-/// Those that answer, of all of them, once those of the best priority have had their chance. How many connections that takes at
-/// most is for [`Lookup`] to bound.
+/// The servers that answer, out of all, after those of the best priority had their chance. [`Lookup`] bounds the number of
+/// connections.
 async fn ask_all(servers: &[NamedServer]) -> Vec<Answering> {
     let mut asking = JoinSet::new();
     for server in servers {

@@ -1,6 +1,6 @@
 //! Whether a server answers, and whether it has the root of a domain.
 //!
-//! What must never enter: which server is the better one.
+//! What must never enter: comparison of servers.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use crate::domain::Domain;
 
-/// The number of the call, so that another answer is not taken for its own.
+/// The number of the call, to recognise its answer.
 const XID: u32 = 0x6e66_7372;
 
 /// A call of the procedure NULL of NFS version 4 without credentials, as one record (RFC 5531, sections 9 and 11).
@@ -22,19 +22,19 @@ const NULL_CALL: [u32; 11] = [0x8000_0028, XID, 0, 2, 100_003, 4, 0, 0, 0, 0, 0]
 /// Its answer: one record of 24 bytes, accepted and successful, with an empty verifier.
 const NULL_REPLY: [u32; 7] = [0x8000_0018, XID, 1, 0, 0, 0, 0];
 
-/// That a server has answered a call that does nothing.
+/// The answer of a server to a NULL call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// How long that took, connecting included.
+    /// The time until the answer, connecting included.
     pub round_trip: Duration,
-    /// The server is on this machine: it was called from the very address that it was called at.
+    /// The server is on this machine: the connection has the same address at both ends.
     pub is_own: bool,
 }
 
-/// Calls a server to do nothing.
+/// Sends a NULL call to a server.
 ///
 /// # Errors
-/// Why it does not answer: nobody is there, it takes longer than `patience`, or it is no NFS server of version 4.
+/// Why it does not answer: it is not reachable, it takes longer than `patience`, or it is no NFS server of version 4.
 pub async fn reply(server: SocketAddr, patience: Duration) -> io::Result<Reply> {
     let began = Instant::now();
     let asking = async {
@@ -61,32 +61,32 @@ pub async fn reply(server: SocketAddr, patience: Duration) -> io::Result<Reply> 
     answered.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// The same where only the time counts.
+/// Like [`reply`], but returns only the time.
 ///
 /// # Errors
-/// As of [`reply`].
+/// As for [`reply`].
 pub async fn round_trip(server: SocketAddr, patience: Duration) -> io::Result<Duration> {
     Ok(reply(server, patience).await?.round_trip)
 }
 
-/// Where a server on this machine that was reached at an IPv6 address can be mounted by autofs, which finds no IPv6 address of its own
-/// machine (autofs 5.1.8): at the machine's IPv4 address for itself. Nothing if it does not answer there.
+/// An IPv4 address at which autofs can mount a server on this machine that was reached at an IPv6 address: autofs 5.1.8 does not
+/// recognise IPv6 addresses of its own machine. Nothing if the server does not answer there.
 pub async fn own_over_ipv4(port: u16, patience: Duration) -> Option<(SocketAddr, Duration)> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let round_trip = round_trip(address, patience).await.ok()?;
     Some((address, round_trip))
 }
 
-/// What a server says to a client that wants the root of a domain.
+/// The answer of a server to a client that wants the root of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Root {
-    /// It is there.
+    /// The server has it.
     Served,
-    /// It is not.
+    /// The server does not have it.
     Missing,
-    /// It lets this machine see nothing at all.
+    /// The server shows this machine nothing at all.
     Refused,
-    /// Why that is not known.
+    /// It is not known, for this reason.
     Unknown(String),
 }
 
@@ -101,7 +101,7 @@ pub async fn root(server: SocketAddr, domain: &Domain, patience: Duration) -> Ro
     let asking = async {
         let client = Client::connect(options).await?;
         let outcome = client.mount(&domain.root_path()).await;
-        // The server forgets it in any case, after a while.
+        // The server forgets the client in any case, after a while.
         let _ = client.leave().await;
         outcome
     };

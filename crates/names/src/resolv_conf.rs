@@ -1,24 +1,24 @@
-//! Which DNS servers this machine has, as `/etc/resolv.conf` says (resolv.conf(5)): what the C library accepts is accepted.
+//! The DNS servers of this machine, from `/etc/resolv.conf` (resolv.conf(5)). It accepts what the C library accepts.
 //!
-//! What must never enter: questions to them.
+//! What must never enter: queries to them.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 
-/// Where DNS servers listen (RFC 1035, section 4.2).
+/// The port of DNS servers (RFC 1035, section 4.2).
 const PORT: u16 = 53;
 
-/// The C library asks no more servers than these.
+/// The C library asks at most this number of servers.
 pub(crate) const SERVERS_MAX: usize = 3;
 
-/// What is further behind in the file is not looked at.
+/// Later bytes of the file are ignored.
 const BYTES_MAX: u64 = 64 << 10;
 
-/// The DNS servers of this machine. Without a file, or a server in it, that is the machine itself.
+/// The DNS servers of this machine. Without a file or without a server in it, this is the machine itself.
 ///
 /// # Errors
-/// When the file is there and cannot be read.
+/// When the file exists and cannot be read.
 pub(crate) fn servers_of_this_machine() -> io::Result<Vec<SocketAddr>> {
     let mut text = Vec::new();
     match File::open("/etc/resolv.conf") {
@@ -29,7 +29,7 @@ pub(crate) fn servers_of_this_machine() -> io::Result<Vec<SocketAddr>> {
     Ok(servers(&text))
 }
 
-/// The servers in the text of the file. Whatever else is in it has its default.
+/// The servers in the text of the file. All other settings have their defaults.
 fn servers(text: &[u8]) -> Vec<SocketAddr> {
     let text = String::from_utf8_lossy(text);
     let named = text.lines().filter_map(|line| {
@@ -43,7 +43,7 @@ fn servers(text: &[u8]) -> Vec<SocketAddr> {
     found
 }
 
-/// An address, that of a link with the interface behind it.
+/// An address; the address of a link has the interface after it.
 fn server(text: &str) -> Option<SocketAddr> {
     let (address, interface) = match text.split_once('%') {
         Some((address, interface)) => (address, Some(interface)),

@@ -1,27 +1,27 @@
-//! What the zone of a domain says of its servers.
+//! The records of a domain's servers in its zone.
 //!
-//! What must never enter: how it gets into DNS.
+//! What must never enter: how they get into DNS.
 
 use std::net::IpAddr;
 
 use crate::domain::Domain;
 
-/// For how many seconds what DNS says may be kept: as long as a client may go to a server that is no more.
+/// How many seconds resolvers may cache the records: clients may use a removed server for this time.
 const TTL_SECONDS: u32 = 300;
 
 /// A server to be named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// Its number among those of the domain, for a name if it has none.
+    /// Its number among the servers of the domain, for a generated name if it has none.
     pub number: u16,
     /// Its name or its address.
     pub host: String,
-    /// Where it listens.
+    /// The port on which it listens.
     pub port: u16,
 }
 
-/// The lines of a zone file (RFC 1035, section 5.1; RFC 2782) that name these servers for a domain. A server that is known by its
-/// address gets a name in the domain, because only names can be named. All have one priority: clients find out who is near.
+/// The lines of a zone file (RFC 1035, section 5.1; RFC 2782) that name these servers for a domain. A server with an
+/// address only gets a name in the domain, because records need names. All have one priority: clients measure which one is near.
 #[must_use]
 pub fn zone_lines(domain: &Domain, servers: &[Published]) -> Vec<String> {
     let mut lines = Vec::new();

@@ -1,6 +1,6 @@
 //! Copies a folder to an NFSv4.1 server with Meridian's own client, lists it there, reads everything back
-//! and compares. `make demo-single` does this where the Linux client cannot be had. Given a name for the copy it
-//! copies only, and says how long that took, request after request; `make demo` compares servers so.
+//! and compares. `make demo-single` does this if the Linux client is not available. With a name for the copy it
+//! only copies, and prints the time, one request after another; `make demo` compares servers this way.
 //!
 //! What must never enter: anything a real user of files would not do.
 
@@ -64,8 +64,8 @@ async fn round_trip(
     Ok(())
 }
 
-/// Copies what is in a folder, folders in it included and symbolic links left out, and notes which
-/// file went where.
+/// Copies the content of a folder, including subfolders but not symbolic links, and notes the source and
+/// target of each file.
 async fn copy_folder(
     client: &Client,
     folder: &Path,

@@ -1,7 +1,7 @@
-//! The back channel: what a client answers when its server calls it (RFC 8881, section 20), each
-//! request executed once even if it is repeated.
+//! The back channel: the answers of a client to its server's calls (RFC 8881, section 20). Each
+//! request is executed once even if it is repeated.
 //!
-//! What must never enter: what is done about a recall or a lock that became free; that is for
+//! What must never enter: the reaction to a recall or a free lock; that is for
 //! [`Callbacks`].
 
 use std::fmt;
@@ -15,11 +15,11 @@ use nfs4::{ChannelAttrs4, CompoundRes, NfsStat4, SessionId4};
 use oncrpc::{AcceptStat, CallHeader, RecordStart, ReplyHeader, VersionRange};
 use xdr::{Bytes, Reader, Rope, Writer};
 
-/// The program number under which this client wants to be called. Any will do; the first of the
-/// range that nobody assigns (RFC 5531, section 13.1).
+/// The program number of this client's callbacks. Any number works; this is the first of the
+/// range that is never assigned (RFC 5531, section 13.1).
 pub const CALLBACK_PROGRAM: u32 = 0x4000_0000;
 
-/// How many callbacks the server may have outstanding in one session.
+/// The maximum number of outstanding callbacks in one session.
 const SLOTS: usize = 8;
 
 /// The most operations in a callback.
@@ -28,16 +28,16 @@ const OPERATIONS_MAX: u32 = 16;
 /// The largest callback and the largest answer, in bytes.
 const MESSAGE_MAX: u32 = 16 * 1024;
 
-/// What a program does when its server calls. The calls come from the task that reads replies, so
-/// they must not block; one that has more to do sends itself a message.
+/// The reaction of a program to calls of its server. The calls come from the task that reads replies, so
+/// they must not block; for longer work they send a message.
 pub trait Callbacks: Send + Sync + fmt::Debug {
-    /// The server wants a delegation back (RFC 8881, section 20.2). The default knows none.
+    /// The server recalls a delegation (RFC 8881, section 20.2). The default knows none.
     fn recall(&self, recall: &CbRecallArgs) -> NfsStat4 {
         let _ = recall;
         NfsStat4::BadStateid
     }
 
-    /// The server wants layouts back (RFC 8881, section 20.3). The default has none.
+    /// The server recalls layouts (RFC 8881, section 20.3). The default has none.
     fn recall_layout(&self, recall: &CbLayoutrecallArgs) -> NfsStat4 {
         let _ = recall;
         NfsStat4::NoMatchingLayout
@@ -72,7 +72,7 @@ pub(crate) struct BackChannel {
 
 #[derive(Debug)]
 struct State {
-    /// `None` until the session is known; a server may call before its client has read the name.
+    /// `None` until the session is known; a server may call before its client has read the identifier.
     session: Option<SessionId4>,
     slots: Vec<BackSlot>,
 }
@@ -107,7 +107,7 @@ impl BackChannel {
         }
     }
 
-    /// From now on callbacks of this session only are accepted.
+    /// From now on only callbacks of this session are accepted.
     pub(crate) fn belongs_to(&self, session: SessionId4) {
         self.lock().session = Some(session);
     }
@@ -182,7 +182,7 @@ impl BackChannel {
         slot.reply.clone().expect("it was filled in just now")
     }
 
-    /// Executes what follows CB_SEQUENCE, up to the first failure.
+    /// Executes the operations after CB_SEQUENCE, up to the first failure.
     fn operations(&self, request: &mut CbCompoundArgs, results: &mut Vec<CbResOp4>) {
         while let Some(op) = request.next_op() {
             let result = match op {
@@ -207,7 +207,7 @@ impl BackChannel {
             CbArgOp4::NotifyDeviceid(devices) => {
                 CbResOp4::NotifyDeviceid(self.callbacks.notify_device(devices))
             }
-            // Nothing else that could be returned is held, and SEQUENCE tells which slots to use.
+            // No other recallable object is held, and SEQUENCE says which slots to use.
             CbArgOp4::RecallAny(_) => CbResOp4::RecallAny(NfsStat4::Ok),
             CbArgOp4::RecallSlot(_) => CbResOp4::RecallSlot(NfsStat4::Ok),
             CbArgOp4::Getattr(_) => CbResOp4::Getattr(Err(NfsStat4::BadHandle)),
@@ -224,7 +224,7 @@ impl BackChannel {
 }
 
 impl State {
-    /// The slot of a request that is either the next on it or its last one again (RFC 8881,
+    /// The slot of a request that is either new, or the last one repeated (RFC 8881,
     /// section 2.10.6.1).
     fn slot(&mut self, request: &CbSequenceArgs) -> Result<&mut BackSlot, NfsStat4> {
         if self

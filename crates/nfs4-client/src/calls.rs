@@ -1,4 +1,4 @@
-//! The calls of a client, by what they are about. Each is one request, unless it says otherwise.
+//! The calls of a client, by subject. Each is one request, unless it says otherwise.
 //!
 //! What must never enter: requests, slots, connections.
 

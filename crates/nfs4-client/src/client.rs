@@ -1,4 +1,4 @@
-//! A client as a program uses it: one session, and an identity in whose name it makes calls.
+//! A client as a program uses it: one session, and the identity for its calls.
 //!
 //! What must never enter: single operations of a file system; they are in `calls`.
 
@@ -33,7 +33,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects, makes a session, and says that nothing is reclaimed unless
+    /// Connects, makes a session, and reports that nothing is reclaimed unless
     /// [`Options::reclaims`] is set.
     pub async fn connect(options: Options) -> Result<Self, Error> {
         let reclaims = options.reclaims;
@@ -49,8 +49,8 @@ impl Client {
         Ok(client)
     }
 
-    /// The same client making calls in the name of another user, by AUTH_SYS. Of `groups` the
-    /// first sixteen count.
+    /// The same client with calls as another user, by AUTH_SYS. Only the
+    /// first sixteen of `groups` count.
     pub fn as_user(&self, uid: u32, gid: u32, groups: &[u32]) -> Self {
         self.with_credentials(auth_sys(uid, gid, groups))
     }
@@ -63,7 +63,7 @@ impl Client {
         }
     }
 
-    /// The session, for tests that look beneath.
+    /// The session, for tests at a lower level.
     pub fn session(&self) -> &Arc<Session> {
         &self.session
     }
@@ -76,15 +76,15 @@ impl Client {
         fitting.min(self.session.options().io_max).max(1)
     }
 
-    /// Sends these operations and returns their results as they are, with failed ones and without
-    /// that of the SEQUENCE that is put in front.
+    /// Sends these operations and returns all results, including failures, without
+    /// that of the SEQUENCE at the front.
     pub async fn compound(&self, ops: Vec<ArgOp4>) -> Result<CompoundRes, Error> {
         let credentials = Arc::clone(&self.credentials);
         self.session.compound(credentials, ops).await
     }
 
-    /// Sends these operations, all of which must succeed. Where the server asks to come back later
-    /// that is done, as long as patience lasts.
+    /// Sends these operations, all of which must succeed. If the server asks to retry later,
+    /// the request is repeated within the time limit.
     pub(crate) async fn call(&self, ops: Vec<ArgOp4>) -> Result<Results, Error> {
         let mut pauses = Pauses::within(self.session.options().patience);
         loop {
@@ -96,16 +96,16 @@ impl Client {
             if comes_back {
                 self.session.count_put_off();
             }
-            // Operations before the one that is put off would be executed again, which must not
-            // matter to them: calls have one operation that changes something, at their end.
+            // Operations before the delayed one would be executed again. This is harmless:
+            // calls have only one operation with a change, at their end.
             if !comes_back || !pauses.pause().await {
                 return Err(failure(reply));
             }
         }
     }
 
-    /// Says that all state that was to be reclaimed is (RFC 8881, section 18.51). A server that
-    /// knows it already does not mind.
+    /// Reports that all state has been reclaimed (RFC 8881, section 18.51). It may be
+    /// repeated.
     pub async fn reclaim_complete(&self) -> Result<(), Error> {
         let args = ReclaimCompleteArgs { one_fs: false };
         match self.call(vec![ArgOp4::ReclaimComplete(args)]).await {
@@ -115,7 +115,7 @@ impl Client {
     }
 
     /// Ends the session and the client at the server, which then forgets all their state. Other
-    /// clones of this client are of no more use.
+    /// clones of this client cannot be used any more.
     pub async fn leave(self) -> Result<(), Error> {
         let connection = self.session.connection(0).await?;
         let session = DestroySessionArgs {
@@ -128,7 +128,7 @@ impl Client {
             ArgOp4::DestroySession(session),
             ArgOp4::DestroyClientid(client),
         ];
-        // The identity that made the client must end it, no matter for which user this clone acts.
+        // The identity that made the client must end it, whatever user this clone has.
         let credentials = &self.session.options().credentials;
         for farewell in farewells {
             only(connection.compound(credentials, vec![farewell]).await?)?;
@@ -137,7 +137,7 @@ impl Client {
     }
 }
 
-/// The error that a reply with a failed operation amounts to.
+/// The error for a reply with a failed operation.
 fn failure(reply: CompoundRes) -> Error {
     let op = reply.results.last().map_or(0, ResOp4::opnum);
     let status = reply.status;
@@ -149,7 +149,7 @@ fn failure(reply: CompoundRes) -> Error {
 pub(crate) struct Results(std::vec::IntoIter<ResOp4>);
 
 impl Results {
-    /// The next result that has a body; operations that only succeed or fail say nothing more.
+    /// The next result that has a body; other operations only succeed or fail.
     pub(crate) fn next_result(&mut self) -> Option<ResOp4> {
         self.0.find(|result| !is_bare(result))
     }

@@ -1,7 +1,7 @@
-//! One TCP connection: records out and in, replies matched to calls by their numbers, callbacks
-//! of the server handed to the back channel.
+//! One TCP connection: sends and receives records, matches replies to calls by their numbers, and hands callbacks
+//! of the server to the back channel.
 //!
-//! What must never enter: sessions and slots. Tests use a bare connection to break their rules.
+//! What must never enter: sessions and slots. Tests use a bare connection to break the protocol's rules.
 
 use std::collections::HashMap;
 use std::io;
@@ -37,8 +37,8 @@ pub struct Connection {
 /// What the reading task shares with callers.
 #[derive(Debug)]
 struct Wire {
-    /// Taken out while a record is written, so that a caller that gives up in the middle of one
-    /// closes the connection instead of leaving half a record behind.
+    /// Taken out while a record is written: if a caller gives up in the middle of one,
+    /// the connection is closed, and no partial record stays.
     writer: tokio::sync::Mutex<Option<OwnedWriteHalf>>,
     /// Calls without a reply, by number; `None` once the connection is gone.
     calls: Mutex<Option<HashMap<u32, oneshot::Sender<Answer>>>>,
@@ -46,8 +46,8 @@ struct Wire {
 }
 
 impl Connection {
-    /// Connects as `options` say, and speaks no word yet. Callbacks that arrive here are answered
-    /// as [`Options::callbacks`] decide, whatever their session.
+    /// Connects with `options`, and sends nothing yet. Callbacks that arrive here are answered
+    /// by [`Options::callbacks`], for any session.
     pub async fn open(options: &Options) -> Result<Self, Error> {
         let back_channel = BackChannel::new(Arc::clone(&options.callbacks));
         Self::open_with(options, Arc::new(back_channel)).await
@@ -84,8 +84,8 @@ impl Connection {
         self.wire.lock_calls().is_none()
     }
 
-    /// Sends exactly these operations, SEQUENCE not added, and returns the whole reply. A reply
-    /// whose operations failed is no error here.
+    /// Sends exactly these operations, without adding SEQUENCE, and returns the whole reply. Failed
+    /// operations are no error here.
     pub async fn compound(
         &self,
         credentials: &Credentials,
@@ -145,7 +145,7 @@ impl Connection {
         }
     }
 
-    /// Closes the connection without a word, as a broken cable would. Outstanding calls fail.
+    /// Closes the connection without a message, like a broken cable. Outstanding calls fail.
     pub fn sever(&self) {
         self.reader.abort();
         self.wire.close();
@@ -203,7 +203,7 @@ impl Wire {
     /// Fails all outstanding calls and all later ones.
     fn close(&self) {
         self.lock_calls().take();
-        // A writer that is busy finds the peer gone, or is closed by the last owner of the wire.
+        // A busy writer finds the peer gone, or is closed by the last owner of the wire.
         if let Ok(mut writer) = self.writer.try_lock() {
             writer.take();
         }
@@ -214,7 +214,7 @@ impl Wire {
             .lock_calls()
             .as_mut()
             .and_then(|calls| calls.remove(&header.xid()));
-        // Nobody waits any more when the caller gave up.
+        // The caller may have given up.
         if let Some(waiting) = waiting {
             let _ = waiting.send((header, results));
         }
@@ -232,7 +232,7 @@ fn record(header: &CallHeader, arguments: &impl Encode) -> Result<Rope, Error> {
         .map_err(|error| Error::Transport(io::Error::new(io::ErrorKind::InvalidInput, error)))
 }
 
-/// Hands out records until the stream ends or its peer talks nonsense.
+/// Returns records until the stream ends or its peer sends invalid data.
 async fn read_until_closed(
     mut receiver: OwnedReadHalf,
     record_max: usize,
@@ -252,8 +252,8 @@ async fn read_until_closed(
     wire.close();
 }
 
-/// Passes a reply to its caller, and answers a callback. Anything else is dropped: no answer to it
-/// would be understood.
+/// Passes a reply to its caller, and answers a callback. Anything else is dropped: its sender
+/// would not understand an answer.
 fn accept(record: Bytes, wire: &Arc<Wire>, back_channel: &BackChannel) {
     let mut reader = Reader::new(record);
     let answer = match Message::parse(&mut reader) {
@@ -261,7 +261,7 @@ fn accept(record: Bytes, wire: &Arc<Wire>, back_channel: &BackChannel) {
         Ok(Message::Call(header)) => back_channel.answer(&header, reader),
         Err(_) => return,
     };
-    // A task of its own, because the server may read nothing until it has written its replies.
+    // A separate task, because the server may read nothing until it has written its replies.
     let wire = Arc::clone(wire);
     tokio::spawn(async move { wire.send(answer).await });
 }
@@ -270,7 +270,7 @@ fn accept(record: Bytes, wire: &Arc<Wire>, back_channel: &BackChannel) {
 mod tests {
     use super::*;
 
-    /// What is sent, piece by piece, when a record has been received.
+    /// The pieces to send when a record has been received.
     type Answering = fn(Bytes) -> Vec<Vec<u8>>;
 
     /// A connection to a server that follows a script, one step for each record it receives.

@@ -1,6 +1,6 @@
-//! From which port a connection to a server is made.
+//! The local port of a connection to a server.
 //!
-//! Servers believe what AUTH_SYS says only from privileged ports, which on the client's machine only the superuser can
+//! Servers trust AUTH_SYS only from privileged ports, which on the client's machine only the superuser can
 //! use. What must never enter: anything that is sent.
 
 use std::io::{self, ErrorKind};
@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// The privileged ports that the Linux client uses too; those below are of services.
+/// The privileged ports that the Linux client uses too; lower ones belong to services.
 const FIRST_PORT: u16 = 665;
 const PORTS: u16 = 1024 - FIRST_PORT;
 
-/// Connects from a privileged port, if this process may use one, else from any.
+/// Connects from a privileged port, if this process may use one, otherwise from any.
 ///
 /// # Errors
-/// Those of the operating system; `AddrInUse` when all privileged ports are in use.
+/// The errors of the operating system; `AddrInUse` when all privileged ports are in use.
 pub fn connect(server: SocketAddr) -> io::Result<TcpStream> {
     let any: IpAddr = match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -32,7 +32,7 @@ pub fn connect(server: SocketAddr) -> io::Result<TcpStream> {
 pub fn connect_from(address: IpAddr, server: SocketAddr) -> io::Result<TcpStream> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     for _ in 0..PORTS {
-        // Others start elsewhere, so that they seldom meet.
+        // Other processes start elsewhere, so that they seldom collide.
         let turn = NEXT.fetch_add(1, Ordering::Relaxed);
         let start = (std::process::id() % u32::from(PORTS)) as u16;
         let port = FIRST_PORT + turn.wrapping_add(start) % PORTS;

@@ -1,5 +1,5 @@
-//! What can go wrong with a call, told apart by who has to act: the network, the RPC layer of the
-//! server, the server's decision, or a reply that cannot be understood.
+//! Errors of a call, by the party that has to act: the network, the RPC layer of the
+//! server, the server's decision, or an unusable reply.
 
 use std::io;
 
@@ -26,19 +26,19 @@ pub enum Error {
         /// Its status, which is not success.
         status: NfsStat4,
     },
-    /// The bytes of a reply are not what they claim to be.
+    /// The bytes of a reply are malformed.
     #[error("a reply is malformed: {0}")]
     Malformed(#[from] DecodeError),
     /// The attributes in a reply cannot be used.
     #[error("attributes in a reply cannot be used: {0}")]
     Attributes(#[from] AttributeError),
-    /// A reply is well formed and does not answer the request.
+    /// A reply is well formed but does not answer the request.
     #[error("a reply does not fit its request: the result of {0} is missing")]
     Unexpected(&'static str),
 }
 
 impl Error {
-    /// The status of the operation that failed, if that is what happened.
+    /// The status of the failed operation, if one failed.
     pub fn status(&self) -> Option<NfsStat4> {
         match self {
             Error::Status { status, .. } => Some(*status),
@@ -53,7 +53,7 @@ impl Error {
     }
 }
 
-/// An operation's name for people.
+/// An operation's name, for messages.
 fn name(op: u32) -> String {
     match Opnum::try_from(op) {
         Ok(op) => op.to_string(),

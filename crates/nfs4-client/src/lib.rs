@@ -1,19 +1,19 @@
 //! A small NFSv4.1 and 4.2 client: for tests that must see every byte of a reply, and for
 //! benchmarks that must not wait for a kernel.
 //!
-//! - [`Client`] is what one uses: it connects, keeps its lease, and has a call for everything a
-//!   file system does. [`Client::as_user`] makes the same calls as somebody else.
-//! - [`Session`] is beneath it: slots, several connections, reconnection, and requests that are
+//! - [`Client`] is the usual interface: it connects, keeps its lease, and has a call for everything that a
+//!   file system does. [`Client::as_user`] makes the same calls as another user.
+//! - [`Session`] is the level below: slots, several connections, reconnection, and requests that are
 //!   executed exactly once although connections break.
-//! - [`Connection`] is beneath that: one TCP stream, for tests that choose session, slot and
+//! - [`Connection`] is the lowest level: one TCP stream, for tests that choose session, slot and
 //!   sequence number themselves.
 //! - [`Striped`] is a file that is read and written at its data servers (pNFS).
-//! - [`ops`] spells operations, for requests that no call of [`Client`] makes.
+//! - [`ops`] has short forms of operations, for requests that no call of [`Client`] makes.
 //!
-//! Nothing is cached here, and nothing is retried that could then happen twice. State that a
-//! server lost is not reclaimed unasked: the caller learns of it and decides.
+//! Nothing is cached here, and nothing is retried that could then happen twice. Lost state is
+//! not reclaimed automatically: the caller learns of the loss and decides.
 //!
-//! What must never enter: knowledge of any particular server, and anything a server needs.
+//! What must never enter: knowledge of any particular server, and server code.
 //!
 //! ```no_run
 //! use nfs4_client::{Client, How, Options, StableHow4};

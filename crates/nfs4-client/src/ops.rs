@@ -1,6 +1,6 @@
-//! Operations spelled short, for requests put together by hand: [`crate::Client::compound`].
+//! Short forms of operations, for requests composed by hand: [`crate::Client::compound`].
 //!
-//! What must never enter: operations with many arguments of their own; their structures in `nfs4`
+//! What must never enter: operations with many arguments; their structures in `nfs4`
 //! are as readable.
 
 use bytes::Bytes;
@@ -150,8 +150,8 @@ pub fn close(open_stateid: Stateid4) -> ArgOp4 {
     })
 }
 
-/// True unless executing the operation twice is as good as once. Replies to requests with such
-/// operations must be kept by the server until the client has seen them.
+/// True unless executing the operation twice is as good as once. The server must keep replies to requests with such
+/// operations until the client has seen them.
 pub(crate) fn needs_kept_reply(op: &ArgOp4) -> bool {
     let harmless = [
         Opnum::Access,

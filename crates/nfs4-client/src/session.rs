@@ -1,8 +1,8 @@
 //! A session: requests that are executed exactly once over connections that may break (RFC 8881,
 //! section 2.10.6).
 //!
-//! A request keeps its slot and sequence number until a reply has arrived, through as many
-//! connections as that takes. The server recognises the repetition and answers it from its reply
+//! A request keeps its slot and sequence number until a reply has arrived, over any number of
+//! connections. The server recognises the repetition and answers it from its reply
 //! cache.
 //!
 //! What must never enter: what requests mean, and the recovery of state that a server lost.
@@ -30,8 +30,8 @@ use crate::ops::needs_kept_reply;
 use crate::options::{HEADERS_MAX, Options};
 use crate::slots::{Slot, Slots};
 
-/// The largest reply that a server is asked to keep, in bytes. Replies to requests that change
-/// something carry no data.
+/// The largest reply that a server is asked to keep, in bytes. Replies to requests with changes
+/// carry no data.
 const KEPT_REPLY_MAX: u32 = 4096;
 
 /// The most operations in a request.
@@ -86,12 +86,12 @@ impl Session {
         Ok(session)
     }
 
-    /// The name of the session.
+    /// The identifier of the session.
     pub fn id(&self) -> SessionId4 {
         self.id
     }
 
-    /// What the server calls this client.
+    /// The server's identifier of this client.
     pub fn clientid(&self) -> Clientid4 {
         self.clientid
     }
@@ -101,7 +101,7 @@ impl Session {
         &self.limits
     }
 
-    /// What the client was made with.
+    /// The options of the client.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -111,7 +111,7 @@ impl Session {
         self.status_flags.load(Ordering::Relaxed)
     }
 
-    /// How often the server said that a request be sent again later.
+    /// How often the server answered that a request has to be sent again later.
     pub fn times_put_off(&self) -> u64 {
         self.times_put_off.load(Ordering::Relaxed)
     }
@@ -121,13 +121,13 @@ impl Session {
         self.times_put_off.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes a slot out of use by other calls, for a test that speaks for itself on it.
+    /// Takes a slot out of use by other calls, for a test that sends its own requests on it.
     pub async fn take_slot(&self) -> Slot {
         self.slots.take().await
     }
 
-    /// One of the session's connections, by its number below [`Options::connections`]; it is made
-    /// and bound to the session where there is none or it broke.
+    /// One of the session's connections, by its number below [`Options::connections`]. It is made
+    /// and bound to the session if it does not exist or broke.
     pub async fn connection(&self, number: usize) -> Result<Arc<Connection>, Error> {
         let number = number % self.lines.len();
         let mut line = self.lines[number].lock().await;
@@ -139,12 +139,12 @@ impl Session {
         Ok(Arc::clone(line.insert(Arc::new(fresh))))
     }
 
-    /// Sends these operations behind a SEQUENCE of a free slot, and returns their results without
-    /// that of the SEQUENCE. A reply whose operations failed is no error here; a failed SEQUENCE
+    /// Sends these operations after a SEQUENCE on a free slot, and returns their results without
+    /// that of the SEQUENCE. Failed operations are no error here; a failed SEQUENCE
     /// is.
     ///
     /// A caller that gives up does not end the request: it is finished, and its slot is freed,
-    /// behind the caller's back.
+    /// in the background.
     pub async fn compound(
         self: &Arc<Self>,
         credentials: Arc<Credentials>,
@@ -205,7 +205,7 @@ impl Session {
         connection.compound_call(credentials, request).await
     }
 
-    /// What an outcome means for the slot and for the request.
+    /// Decides what an outcome means for the slot and for the request.
     fn judge(
         &self,
         outcome: Result<CompoundRes, Error>,
@@ -263,7 +263,7 @@ impl Session {
         match only(connection.compound(&self.options.credentials, ops).await?) {
             Ok(ResOp4::BindConnToSession(Ok(_))) => Ok(()),
             Ok(_) => Err(Error::Unexpected("BIND_CONN_TO_SESSION")),
-            // A server that was started anew may still know what it had answered. All else is told that the session is
+            // A restarted server may still know its answers. All other requests get the answer that the session is
             // gone.
             Err(Error::Status {
                 status: NfsStat4::BadSession,
@@ -274,19 +274,19 @@ impl Session {
     }
 }
 
-/// What is to be done about an outcome.
+/// The reaction to an outcome.
 enum Verdict {
     /// The request is over and the slot is in order.
     Done(Result<CompoundRes, Error>),
-    /// The request is over; what the server thinks of the slot is not known.
+    /// The request is over; the server's state of the slot is not known.
     Uncertain(Error),
-    /// The same request is to be sent again, with the same sequence number.
+    /// The same request has to be sent again, with the same sequence number.
     Retry(Error),
     /// The request was executed, its reply is lost, and executing it again does no harm.
     Anew,
 }
 
-/// Pauses between attempts that double, until patience ends.
+/// Pauses between attempts that double, until the time limit.
 pub(crate) struct Pauses {
     deadline: Instant,
     next: Duration,
@@ -316,7 +316,7 @@ fn sequence_error(status: NfsStat4) -> Error {
     Error::Status { op, status }
 }
 
-/// Takes the result of SEQUENCE off a reply. A request refused before its first operation has the
+/// Takes the result of SEQUENCE from a reply. A request that was refused before its first operation has the
 /// status of the whole reply.
 fn split(mut reply: CompoundRes) -> (Result<SequenceResOk, NfsStat4>, CompoundRes) {
     if reply.results.is_empty() {

@@ -1,7 +1,7 @@
 //! The slot table of a session, as its client keeps it (RFC 8881, section 2.10.6.1): which slots
 //! are free, and which sequence number each uses next.
 //!
-//! What must never enter: requests and connections. A slot does not know what is sent on it.
+//! What must never enter: requests and connections. A slot does not know the requests on it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ pub(crate) struct Slots {
 #[derive(Debug)]
 struct Table {
     entries: Vec<Entry>,
-    /// Slots at this index and above are left alone because the server wants fewer used.
+    /// Slots at this index and above are not used because the server wants fewer used.
     limit: usize,
 }
 
@@ -68,14 +68,14 @@ impl Slots {
     fn take_free(&self) -> Option<(u32, u32)> {
         let mut table = self.lock();
         let taken = table.take_lowest()?;
-        // Two slots freed in a row may have woken one waiter only; it wakes the next.
+        // Two slots freed in sequence may have woken only one waiter; it wakes the next.
         if table.lowest_free().is_some() {
             self.freed.notify_one();
         }
         Some(taken)
     }
 
-    /// Follows the server's wish, `sr_target_highest_slotid` (RFC 8881, section 18.46.2).
+    /// Follows the server's target, `sr_target_highest_slotid` (RFC 8881, section 18.46.2).
     pub(crate) fn follow_target(&self, highest: u32) {
         let mut table = self.lock();
         let wanted = (highest as usize).saturating_add(1);
@@ -158,7 +158,7 @@ impl Slot {
         self.sequence = self.sequence.wrapping_add(1);
     }
 
-    /// Never gives the slot back: what the server made of its last request is not known, so no
+    /// Never gives the slot back: the server's result for its last request is not known, so no
     /// further request would be safe on it.
     pub(crate) fn abandon(mut self) {
         self.usable = false;

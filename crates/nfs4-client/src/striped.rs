@@ -1,10 +1,10 @@
 //! A file that is read and written at the data servers of its layout (RFC 8881, chapter 13).
 //!
-//! Each call is one request to one data server, and nothing goes through the metadata server instead when that fails: the
-//! caller learns of it and decides. Who writes ends with [`Striped::commit`], then [`Client::commit_layout`], and gives the layout
-//! back with [`Client::return_layout`].
+//! Each call is one request to one data server. If it fails, nothing is sent to the metadata server instead: the
+//! caller gets the error and decides. A writer ends with [`Striped::commit`], then [`Client::commit_layout`], and returns the layout
+//! with [`Client::return_layout`].
 //!
-//! What must never enter: which layouts a server gives, and to whom.
+//! What must never enter: which layouts a server gives, and to which clients.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -27,7 +27,7 @@ use crate::options::Options;
 /// How a data server at an address is reached.
 type Reach = dyn Fn(SocketAddr) -> Options + Send + Sync;
 
-/// What a client of a metadata server knows of data servers: a session with each, and the devices that consist of them.
+/// The data servers that a client of a metadata server knows: a session with each, and the devices that consist of them.
 /// Clones share it.
 #[derive(Clone)]
 pub struct DataServers {
@@ -42,7 +42,7 @@ struct Known {
 }
 
 impl DataServers {
-    /// None yet; each is reached as this says.
+    /// No data servers yet; each is reached this way.
     pub fn reached(reach: impl Fn(SocketAddr) -> Options + Send + Sync + 'static) -> Self {
         Self {
             reach: Arc::new(reach),
@@ -50,7 +50,7 @@ impl DataServers {
         }
     }
 
-    /// The data servers of a device, which the metadata server is asked for once, in the order of its list.
+    /// The data servers of a device, in the order of its list. The metadata server is asked for a device only once.
     async fn of(
         &self,
         metadata: &Client,
@@ -82,15 +82,15 @@ impl DataServers {
         Ok((device, clients))
     }
 
-    /// Forgets sessions and devices: files that are opened from now on have others, those that are open keep theirs.
+    /// Forgets sessions and devices: files opened from now on get new ones, open files keep theirs.
     pub async fn forget(&self) {
         *self.known.lock().await = Known::default();
     }
 
-    /// Ends the sessions with all of them. Files that were read or written there are of no more use.
+    /// Ends the sessions with all of them. Files that were read or written there cannot be used any more.
     ///
     /// # Errors
-    /// Fails with the first one that cannot be told.
+    /// Fails with the first session that cannot be ended.
     pub async fn leave(&self) -> Result<(), Error> {
         let clients = std::mem::take(&mut self.known.lock().await.clients);
         for client in clients.into_values() {
@@ -109,13 +109,13 @@ impl std::fmt::Debug for DataServers {
 /// An open file with a layout of all of it.
 #[derive(Debug)]
 pub struct Striped {
-    /// By which the layout goes, for LAYOUTCOMMIT and LAYOUTRETURN.
+    /// The stateid of the layout, for LAYOUTCOMMIT and LAYOUTRETURN.
     pub stateid: Stateid4,
-    /// That of the open, as data servers take it: the sequence number is zero (section 13.9.1).
+    /// The stateid of the open in the form for data servers: the sequence number is zero (section 13.9.1).
     open: Stateid4,
     stripes: Stripes,
     servers: Vec<Client>,
-    /// Where something was written since the last commit.
+    /// The data servers that were written since the last commit.
     written: Vec<AtomicBool>,
 }
 
@@ -123,8 +123,8 @@ impl Striped {
     /// Asks for a layout of an open file, and connects to its data servers.
     ///
     /// # Errors
-    /// Fails with what LAYOUTGET is refused with, among others `RECALLCONFLICT` and `BADLAYOUT`, which may soon be different; when
-    /// a data server cannot be reached; and with [`Error::Unexpected`] for a layout that places bytes nowhere.
+    /// Fails with the error of LAYOUTGET, among others `RECALLCONFLICT` and `BADLAYOUT`, which may soon change; when
+    /// a data server cannot be reached; and with [`Error::Unexpected`] for a layout that leaves bytes without a place.
     pub async fn open(
         metadata: &Client,
         file: &OpenFile,
@@ -135,10 +135,10 @@ impl Striped {
         Self::by((got.stateid, layout), metadata, file, known).await
     }
 
-    /// Connects to the data servers of a layout that an open file has got, with its stateid.
+    /// Connects to the data servers of a layout that an open file has received, with its stateid.
     ///
     /// # Errors
-    /// As [`Striped::open`], but for what LAYOUTGET is refused with.
+    /// As [`Striped::open`], except the errors of LAYOUTGET.
     pub async fn by(
         (stateid, layout): (Stateid4, FileLayout4),
         metadata: &Client,
@@ -159,28 +159,28 @@ impl Striped {
         })
     }
 
-    /// The same file with other handles at its data servers, to see what those refuse.
+    /// The same file with other handles at its data servers, to test their refusals.
     #[must_use]
     pub fn with_handles(mut self, of: impl FnMut(&NfsFh4) -> NfsFh4) -> Self {
         self.stripes.handles = self.stripes.handles.iter().map(of).collect();
         self
     }
 
-    /// How many consecutive bytes lie on one data server.
+    /// The number of consecutive bytes on one data server.
     pub fn unit(&self) -> u64 {
         self.stripes.unit
     }
 
-    /// How many data servers there are.
+    /// The number of data servers.
     pub fn width(&self) -> usize {
         self.servers.len()
     }
 
-    /// Reads at most `count` bytes, less at the end of the file or of what lies there at one data server, or where that wants so.
+    /// Reads at most `count` bytes; fewer at the end of the file or of the stripe, or if the data server decides so.
     ///
     /// # Errors
-    /// Fails with what the data server says: `PNFS_IO_HOLE` means that only the metadata server can answer this request, and
-    /// `STALE` that the layout is good for nothing any more.
+    /// Fails with the error of the data server: `PNFS_IO_HOLE` means that only the metadata server can answer this request, and
+    /// `STALE` that the layout is not valid any more.
     pub async fn read(&self, offset: u64, count: u32) -> Result<ReadResOk, Error> {
         let (server, handle, here) = self.stripes.at(offset);
         let count = count.min(u32::try_from(here).unwrap_or(u32::MAX));
@@ -190,7 +190,7 @@ impl Striped {
         Ok(take!(results, Read))
     }
 
-    /// Writes once, at most to the end of what lies there at one data server, which may take less than that.
+    /// Writes once, at most to the end of the stripe; the data server may write less.
     ///
     /// # Errors
     /// As [`Striped::read`].
@@ -209,7 +209,7 @@ impl Striped {
         Ok(take!(results, Write))
     }
 
-    /// Makes durable what was written at each data server, one after the other; the verifier of each, which has to be that of the writes
+    /// Makes durable what was written at each data server, one after another. Returns the verifier of each, which has to equal that of the writes
     /// there. Nothing may be written meanwhile.
     ///
     /// # Errors
@@ -227,25 +227,25 @@ impl Striped {
         Ok(verifiers)
     }
 
-    /// At which data server a byte lies, as [`Striped::commit`] numbers them.
+    /// The data server with a byte, as [`Striped::commit`] numbers them.
     pub fn server_at(&self, offset: u64) -> usize {
         self.stripes.at(offset).0
     }
 }
 
-/// Where the bytes of a file lie: sparse packing, so that the offset at a data server is that in the file (section 13.4.4).
+/// The places of a file's bytes: sparse packing, so that the offset at a data server is that in the file (section 13.4.4).
 #[derive(Debug, PartialEq, Eq)]
 struct Stripes {
     unit: u64,
     first: usize,
     /// The data servers by their places in the list, in the order of stripes.
     order: Vec<usize>,
-    /// What the file is called at each data server of the list.
+    /// The filehandle at each data server of the list.
     handles: Vec<NfsFh4>,
 }
 
 impl Stripes {
-    /// None where a layout and its device do not say of every byte at which data server it lies.
+    /// None if a layout and its device do not give the data server of every byte.
     fn of(layout: FileLayout4, device: &FileLayoutDsAddr4, metadata: &NfsFh4) -> Option<Self> {
         let servers = device.multipath_ds_list.len();
         let order: Vec<usize> = device
@@ -275,7 +275,7 @@ impl Stripes {
         })
     }
 
-    /// Of a byte, its data server, what the file is called there, and how many bytes from this one on lie there.
+    /// For a byte: its data server, the filehandle there, and the number of bytes from this one on that lie there.
     fn at(&self, offset: u64) -> (usize, &NfsFh4, u64) {
         // Below the number of stripes.
         let stripe = (offset / self.unit % self.order.len() as u64) as usize;

@@ -1,7 +1,7 @@
-//! The client against a server that somebody else wrote: NFS-Ganesha with its VFS back end.
+//! The client against a server of other authors: NFS-Ganesha with its VFS back end.
 //!
-//! What must never enter: judgements of the server. Where it may do one thing or another, so may
-//! the test's expectation.
+//! What must never enter: judgements of the server. If it may behave in several ways, the
+//! test accepts all of them.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -14,14 +14,14 @@ use nfs4_client::{Client, Error, How, LockAnswer, Options, STAT, StableHow4, ops
 use testbed::{Ganesha, Requirements, Site};
 use xdr::Bytes;
 
-/// A server with an empty export, all gone when it is dropped.
+/// A server with an empty export, removed when it is dropped.
 struct Server {
     site: Site,
     ganesha: Ganesha,
 }
 
 impl Server {
-    /// `None`, said on standard error, where the machine cannot run one.
+    /// `None`, with a message on standard error, if the machine cannot run one.
     fn start(test: &str) -> Option<Self> {
         let wanted = Requirements::site().with_ganesha();
         if !wanted.admit(test).unwrap() {
@@ -206,8 +206,8 @@ async fn locks_between_two_clients() {
     assert!(matches!(more, LockAnswer::Granted(_)));
 }
 
-/// Exactly once, as the server's reply cache sees it: the same request on the same slot with the
-/// same sequence number, on another connection even, is answered and not executed again.
+/// Exactly once, by the server's reply cache: the same request on the same slot with the
+/// same sequence number, even on another connection, is answered and not executed again.
 #[tokio::test]
 async fn a_repeated_request_is_executed_once() {
     let Some(server) = Server::start("nfs4-client: a repeated request is executed once") else {
@@ -244,7 +244,7 @@ async fn a_repeated_request_is_executed_once() {
     assert_eq!(refused.status, NfsStat4::Exist);
 }
 
-/// Connections are cut while requests are under way. Each request creates a directory and would
+/// Connections are cut while requests are active. Each request creates a directory and would
 /// fail if it were executed twice.
 #[tokio::test]
 async fn broken_connections_go_unnoticed() {

@@ -1,15 +1,15 @@
-//! Ranges of client addresses, as access rules name them.
+//! Ranges of client addresses in access rules.
 //!
-//! What must never enter: what clients of a range may do.
+//! What must never enter: the rights of the clients in a range.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// A range of client addresses: everybody, one address, or a prefix such as `192.0.2.0/24`.
+/// A range of client addresses: all, one address, or a prefix such as `192.0.2.0/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressRange {
-    /// `None` stands for everybody.
+    /// `None` means all addresses.
     prefix: Option<(IpAddr, u8)>,
 }
 
@@ -17,10 +17,10 @@ fn bits_of(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// Length of the prefix in front of an IPv4 address that is written as one of IPv6.
+/// The length of the prefix before an IPv4 address that is written as an IPv6 address.
 const MAPPED_BITS: u8 = 96;
 
-/// Why a text is no address range.
+/// Why a text is not an address range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is not an address range; write `*`, an address such as `192.0.2.7`, or a prefix such as `192.0.2.0/24` or `2001:db8::/32`"
@@ -28,7 +28,7 @@ const MAPPED_BITS: u8 = 96;
 pub struct AddressRangeError(String);
 
 impl AddressRange {
-    /// Everybody.
+    /// All addresses.
     pub const ANY: AddressRange = AddressRange { prefix: None };
 
     /// Whether an address is in the range. IPv4 clients of an IPv6 socket count as IPv4.
@@ -69,7 +69,7 @@ impl FromStr for AddressRange {
             Some(length) => length.parse().map_err(|_| wrong())?,
             None => most,
         };
-        // Clients are known by their IPv4 addresses where they have one, so rules are too (RFC 4291, section 2.5.5.2).
+        // Clients with an IPv4 address are known by it, so rules use it too (RFC 4291, section 2.5.5.2).
         let (address, length) = match address.to_canonical() {
             address if address.is_ipv4() && most == 128 => {
                 (address, length.checked_sub(MAPPED_BITS).ok_or_else(wrong)?)
@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    /// Once such a rule was never for anybody, as clients are known by their IPv4 addresses.
+    /// Before a fix, such a rule never matched, because clients are known by their IPv4 addresses.
     #[test]
     fn ranges_of_mapped_addresses_are_for_ipv4_clients() {
         for (text, shown) in [

@@ -1,8 +1,8 @@
-//! Calling clients back: word to those who wait for a byte-range lock that it may be free now, recalls of layouts, and devices
-//! that are to be forgotten (RFC 8881, sections 20.11, 20.3 and 20.12).
+//! Calls to clients: a byte-range lock may be free, a layout is recalled, or a device no longer exists (RFC 8881,
+//! sections 20.11, 20.3 and 20.12).
 //!
-//! No such call has to get through. Who waits for a lock asks again by itself after a while; the home of a file says again that a
-//! layout is to be recalled, and goes on without its client in the end; who asks a data server that is no more hears so there.
+//! No such call is essential. A client that waits for a lock asks again after a while. The home of a file repeats a
+//! recall, and finally continues without the client. A client that calls a removed data server gets an error there.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,55 +25,54 @@ use crate::layouts::{DeviceId, LayoutEvent, LayoutHolder};
 use crate::service::Service;
 use crate::state::{Callback, CallbackEnd, ClientId, FileKey};
 
-/// What is told of clients that cannot be called, once and then in sums.
+/// Logs clients that cannot be called once, and later with a count.
 static UNHEARD: Throttle = Throttle::new();
 const UNREACHED: throttle::Subject = ("a client cannot be called back", 0);
-/// Clients that wait for locks of one file; further ones are left to asking again.
+/// The maximum number of waiting clients for locks of one file; further ones have to ask again.
 const WAITERS_PER_FILE: usize = 64;
-/// Words for one client that wait until it has answered another.
+/// The maximum number of calls that wait until the client has answered an earlier one.
 const WORDS_PER_CLIENT: usize = 1024;
-/// Waiters of one client, and of all of them; further ones are left to asking again, too.
+/// The maximum number of waiters of one client, and of all clients; further ones have to ask again.
 const WAITERS_OF_CLIENT: usize = 1024;
 const WAITERS: usize = 16_384;
-/// The most bytes that an RPC header with AUTH_SYS credentials takes (RFC 5531, section 9 and appendix A).
+/// The maximum size of an RPC header with AUTH_SYS credentials (RFC 5531, section 9 and appendix A).
 const RPC_CALL_HEADER_BYTES: usize = 6 * 4 + 8 + 400 + 8;
 
-/// A client that was refused a lock and wants to hear when it may be free.
+/// A client that was refused a lock and wants to be told when it may be free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LockWaiter {
     /// The client.
     pub(crate) client: ClientId,
-    /// The lock-owner within it.
+    /// The lock-owner of that client.
     pub(crate) owner: Bytes,
-    /// The file, as the client knows it.
+    /// The file's handle for the client.
     pub(crate) handle: NfsFh4,
 }
 
-/// What a client is to hear.
+/// A message to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Word {
     /// A lock may be free now.
     LockFree(LockWaiter),
-    /// A layout is wanted back.
+    /// A layout is recalled.
     Recall(LayoutHolder),
-    /// A device is to be forgotten.
+    /// A device no longer exists.
     DeviceGone(DeviceId),
 }
 
-/// Who waits for which file's locks, and who is about to hear of it.
+/// The clients that wait for locks, and the messages for clients.
 #[derive(Debug, Default)]
 pub(crate) struct Callbacks {
     waiting: Mutex<Waiting>,
-    /// The words that clients are still to hear, one after the other. A client that is in here has a task
-    /// that calls it.
+    /// The messages for each client, in order. If a client is in this map, a task is calling it.
     words: Mutex<HashMap<ClientId, VecDeque<Word>>>,
 }
 
-/// Who waits for locks.
+/// The clients that wait for locks.
 #[derive(Debug, Default)]
 struct Waiting {
     files: HashMap<FileKey, Vec<LockWaiter>>,
-    /// How many of them each client has.
+    /// The number of waiters of each client.
     of_clients: HashMap<ClientId, usize>,
     count: usize,
 }
@@ -119,7 +118,7 @@ impl Waiting {
 }
 
 impl Callbacks {
-    /// Remembers a waiter, as far as there is space.
+    /// Records a waiter, if there is space.
     pub(crate) fn wait(&self, file: FileKey, waiter: LockWaiter) {
         lock(&self.waiting).add(file, waiter);
     }
@@ -133,7 +132,7 @@ impl Callbacks {
         lock(&self.waiting).of_clients.keys().copied().collect()
     }
 
-    /// Puts a word in line. Whether nobody calls the client yet.
+    /// Queues a message. Returns whether no task is calling the client yet.
     fn line_up(&self, client: ClientId, word: Word) -> bool {
         let mut words = lock(&self.words);
         let Some(line) = words.get_mut(&client) else {
@@ -146,7 +145,7 @@ impl Callbacks {
         false
     }
 
-    /// The next word for a client; after the last one nobody calls it any more.
+    /// The next message for a client. After the last one, no task calls the client any more.
     fn next_word(&self, client: ClientId) -> Option<Word> {
         let mut words = lock(&self.words);
         let word = words.get_mut(&client)?.pop_front();
@@ -157,13 +156,13 @@ impl Callbacks {
     }
 }
 
-/// The tables stay whole even if a holder panicked.
+/// The tables stay consistent even if a holder panicked.
 fn lock<T>(table: &Mutex<T>) -> MutexGuard<'_, T> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Service {
-    /// Forgets those who waited for locks of clients that have gone, as they would keep others from being told.
+    /// Removes the waiters of clients that have gone, because they would prevent others from being told.
     pub(crate) fn forget_waiters(&self) {
         let clients = self.callbacks.waiting_clients();
         let gone: Vec<ClientId> = {
@@ -178,14 +177,14 @@ impl Service {
         }
     }
 
-    /// Tells those who wait for a file's locks that some were given back.
+    /// Tells the clients that wait for a file's locks that some were released.
     pub(crate) fn locks_changed(&self, file: FileKey) {
         for waiter in self.callbacks.take(file) {
             self.tell(waiter.client, Word::LockFree(waiter));
         }
     }
 
-    /// Tells those whom it concerns what has happened to layouts.
+    /// Tells the affected clients about an event of layouts.
     pub(crate) fn layout_event(&self, event: LayoutEvent) {
         match event {
             LayoutEvent::Recall(holder) => {
@@ -203,7 +202,7 @@ impl Service {
         }
     }
 
-    /// A client hears one word at a time, and a client that does not answer holds up no other.
+    /// Sends a message. A client gets one message at a time, and a client that does not answer does not delay others.
     fn tell(&self, client: ClientId, word: Word) {
         let Some(own) = self.own.upgrade() else {
             return;
@@ -244,7 +243,7 @@ impl Service {
         }
     }
 
-    /// What a client is called with. `None` when it need not hear the word any more.
+    /// The operation for a message. `None` when the client does not need it any more.
     fn operation_for(&self, word: &Word) -> Option<CbArgOp4> {
         Some(match word {
             Word::LockFree(waiter) => CbArgOp4::NotifyLock(CbNotifyLockArgs {
@@ -262,7 +261,7 @@ impl Service {
         })
     }
 
-    /// The whole layout is wanted back, whatever it is for. It has not changed, so what was written can be committed first.
+    /// Recalls the whole layout, in any mode. It has not changed, so the client can first commit what it wrote.
     fn recall_of(&self, file: FileKey, stateid: Stateid4) -> CbLayoutrecallArgs {
         let fs_id = self.file_system(file).properties().fs_id;
         CbLayoutrecallArgs {
@@ -289,7 +288,7 @@ impl Service {
         let mut writer = Writer::new();
         writer.write(&call_with(callback, operation));
         if writer.position() + RPC_CALL_HEADER_BYTES > callback.request_bytes as usize {
-            // The client has no space for this, for a lock-owner's long name for example.
+            // The message is too large for the client, for example because of a lock-owner's long name.
             return Ok((CallbackEnd::Refused, None));
         }
         let reply = connection
@@ -306,7 +305,7 @@ impl Service {
     }
 }
 
-/// Clients are told that a device is no more. They find out anew what they need.
+/// Tells clients that a device no longer exists. They ask for a new layout if they need one.
 fn deletion_of(device: DeviceId) -> CbArgOp4 {
     let mut writer = Writer::new();
     writer.write(&NotifyDeviceidDelete4 {
@@ -342,7 +341,7 @@ fn call_with(callback: &Callback, operation: CbArgOp4) -> CbCompoundCall {
     }
 }
 
-/// Whether the client has used the sequence number up: it executed the call, or says that it did so before.
+/// Whether the client has used up the sequence number: it executed the call, or says that it did so before.
 fn end_of(reply: &CbCompoundRes) -> CallbackEnd {
     match reply.results.first().map(CbResOp4::status) {
         Some(NfsStat4::Ok | NfsStat4::RetryUncachedRep) => CallbackEnd::Executed,

@@ -1,7 +1,7 @@
-//! One COMPOUND: its operations in order, until one fails (RFC 8881, section 2.10 and 16.2).
+//! Executes one COMPOUND: its operations in order, until one fails (RFC 8881, sections 2.10 and 16.2).
 //!
-//! Here stands what holds for all operations: current and saved filehandle, the session and its reply
-//! slot, size limits. What a single operation does stands in [`crate::ops`].
+//! This module has the part that is common to all operations: current and saved filehandle, the session and its reply
+//! slot, size limits. The single operations are in [`crate::ops`].
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -28,55 +28,55 @@ use crate::state::{
 };
 use crate::status::{OrStatus, UNCERTAIN};
 
-/// The highest minor version that is spoken.
+/// The highest supported minor version.
 const MINOR_VERSION_MAX: u32 = 2;
 
 /// The session that a COMPOUND runs in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionContext {
-    /// Who owns the session.
+    /// The owner of the session.
     pub(crate) client: ClientId,
     /// The session.
     pub(crate) id: SessionId4,
     /// Its sizes.
     pub(crate) channel: SessionChannel,
-    /// Where the reply is kept.
+    /// Where the reply is cached.
     pub(crate) slot: ReplySlot,
-    /// The number of the request there (see [`RequestId::number`]).
+    /// The number of the request on this slot (see [`RequestId::number`]).
     pub(crate) number: u64,
-    /// Whether the client wants it kept.
+    /// Whether the client wants the reply cached.
     pub(crate) cache: bool,
 }
 
-/// What one operation of a COMPOUND hands to the next.
+/// The state that one operation of a COMPOUND passes to the next.
 pub(crate) struct Compound<'a> {
     /// The server.
     pub(crate) service: &'a Service,
     /// Where the request came from.
     pub(crate) connection: &'a Arc<dyn Connection>,
-    /// Who sent it.
+    /// The sender of the request.
     pub(crate) caller: Caller,
     /// The minor version in use, 1 or 2.
     pub(crate) minor_version: u32,
     /// Operations in the request.
     pub(crate) operation_count: u32,
-    /// The place of the operation being executed, from 0.
+    /// The index of the operation being executed, from 0.
     pub(crate) operation_index: u32,
     /// Size of the request in bytes.
     pub(crate) request_bytes: usize,
-    /// The operations behind the first one, as they came. Clients may encode SEQUENCE anew when they repeat a request.
+    /// The encoded operations after the first one. Clients may encode SEQUENCE differently when they repeat a request.
     asked: Bytes,
-    /// Whether the request belongs to a session that is gone, and only what was carried out before is answered.
+    /// Whether the session of the request is gone, so that only operations that were executed earlier are answered.
     pub(crate) is_repeat: bool,
-    /// Whether nothing was executed so far that would do something else the second time.
+    /// Whether a second execution of the operations so far would have the same effect.
     pub(crate) may_come_again: bool,
-    /// Whether an operation before has made sure that attributes are what the client believes.
+    /// Whether an earlier operation has verified attributes that the client expects.
     pub(crate) is_guarded: bool,
-    /// The session, once SEQUENCE was executed.
+    /// The session, after SEQUENCE was executed.
     pub(crate) session: Option<SessionContext>,
     /// The current filehandle.
     pub(crate) current: Option<Handle>,
-    /// Whether the current filehandle was reached from the root of the name space, not from one that the client had.
+    /// Whether the client reached the current filehandle from the root of the name space, not with a filehandle that it already had.
     pub(crate) is_from_root: bool,
     /// The current filehandle where the service is a data server.
     pub(crate) contents: Option<Bytes>,
@@ -86,22 +86,22 @@ pub(crate) struct Compound<'a> {
     pub(crate) current_stateid: Option<Stateid4>,
     /// The saved stateid.
     pub(crate) saved_stateid: Option<Stateid4>,
-    /// What an operation has learned of an object, for those that follow.
+    /// The attributes of an object that an operation has read, for later operations.
     known: Option<(FileKey, Attributes)>,
-    /// Bytes that the result of the operation being executed may take.
+    /// The maximum size of the result of the operation being executed.
     pub(crate) result_space: usize,
 }
 
 impl Compound<'_> {
-    /// The current filehandle, wherever it points.
+    /// The current filehandle, of any kind.
     pub(crate) fn current(&self) -> Result<&Handle, NfsStat4> {
         self.current.as_ref().ok_or(NfsStat4::NoFileHandle)
     }
 
-    /// The current filehandle, which must be of an exported tree.
+    /// The current filehandle, which must belong to an exported tree.
     ///
     /// # Errors
-    /// `pseudo` is returned for a directory of the pseudo file system.
+    /// `pseudo` for a directory of the pseudo file system.
     pub(crate) fn current_object(&self, pseudo: NfsStat4) -> Result<ObjectHandle, NfsStat4> {
         match self.current()? {
             Handle::Object(object) => Ok(object.clone()),
@@ -110,7 +110,7 @@ impl Compound<'_> {
         }
     }
 
-    /// The current filehandle, which must be of an exported tree that the caller may change.
+    /// The current filehandle, which must belong to an exported tree that the caller may change.
     ///
     /// # Errors
     /// `ROFS` for the pseudo file system and for read-only exports.
@@ -123,7 +123,7 @@ impl Compound<'_> {
         }
     }
 
-    /// The saved filehandle, which must be of an exported tree.
+    /// The saved filehandle, which must belong to an exported tree.
     pub(crate) fn saved_object(&self, pseudo: NfsStat4) -> Result<ObjectHandle, NfsStat4> {
         match self.saved.as_ref().ok_or(NfsStat4::NoFileHandle)? {
             Handle::Object(object) => Ok(object.clone()),
@@ -132,8 +132,8 @@ impl Compound<'_> {
         }
     }
 
-    /// The attributes of an object at some moment since the request came, and after whatever it has changed. File
-    /// systems that have to ask another site are asked only once about what a request is told several times.
+    /// The attributes of an object, at some time after the request arrived and after its own changes. A file system
+    /// that has to ask another site is asked only once for values that a request returns several times.
     pub(crate) async fn attributes(
         &mut self,
         object: &ObjectHandle,
@@ -149,30 +149,30 @@ impl Compound<'_> {
         Ok(attributes)
     }
 
-    /// Takes note of what an operation was told of an object, for those that follow.
+    /// Records the attributes of an object for later operations.
     pub(crate) fn learn(&mut self, object: &ObjectHandle, attributes: Attributes) {
         self.known = Some((object.key(), attributes));
     }
 
-    /// What was known before an operation that does more than tell does not hold behind it.
+    /// Drops the known attributes before an operation that may change something.
     pub(crate) fn begin_operation(&mut self, operation: &ArgOp4) {
         if !only_tells(operation) {
             self.known = None;
         }
     }
 
-    /// Makes another object current. The current stateid belongs to the old one and goes.
+    /// Makes another object current. The current stateid belongs to the old object and is dropped.
     pub(crate) fn set_current(&mut self, handle: Handle) {
         self.current = Some(handle);
         self.current_stateid = None;
     }
 
-    /// The session, which every operation but those that make one runs in.
+    /// The session. Every operation runs in one, except those that create a session.
     pub(crate) fn session(&self) -> Result<SessionContext, NfsStat4> {
         self.session.ok_or(NfsStat4::OpNotInSession)
     }
 
-    /// Replaces the special stateid that stands for "the current one".
+    /// Replaces the special stateid that means "the current one".
     pub(crate) fn substitute(&self, stateid: Stateid4) -> Result<Stateid4, NfsStat4> {
         if stateid == Stateid4::CURRENT {
             self.current_stateid.ok_or(NfsStat4::BadStateid)
@@ -181,8 +181,8 @@ impl Compound<'_> {
         }
     }
 
-    /// Lets go what clients held that have gone by this request. It waits for the end of that, unless it is under way for a client itself:
-    /// its own end may have to come first.
+    /// Releases the state of clients that have gone because of this request. Waits until that is complete, except when
+    /// a request of such a client runs this: then its own end may have to come first.
     pub(crate) async fn see_off(&self, departures: impl IntoIterator<Item = Departure>) {
         match self.session {
             None => self.service.see_off(departures).await,
@@ -195,7 +195,7 @@ impl Compound<'_> {
         self.operation_index + 1 == self.operation_count
     }
 
-    /// The caller of an operation that must not be carried out twice, with the name of the request.
+    /// The caller of an operation that must not be executed twice, with the identifier of the request.
     pub(crate) fn asking(&self, who: &vfs::Credentials) -> vfs::Credentials {
         who.with_request(self.session.map(|session| self.request_id(&session)))
     }
@@ -204,7 +204,7 @@ impl Compound<'_> {
         let mut series = [0; RequestId::SERIES_BYTES];
         series[..16].copy_from_slice(&session.id.0);
         series[16..].copy_from_slice(&session.slot.slot.to_be_bytes());
-        // Who asks is part of what is asked.
+        // The user is part of the request.
         let digest = self.digest_for_principal(&[&self.asked]);
         RequestId {
             series,
@@ -215,8 +215,8 @@ impl Compound<'_> {
         }
     }
 
-    /// The verifier of an exclusive creation, as nobody else can have it: another client that says the same, or another user
-    /// of this one, does not mean the same file.
+    /// The verifier of an exclusive creation, made unique: another client, or another user of this client, with the
+    /// same verifier does not mean the same file.
     pub(crate) fn own_verifier(&self, verifier: &Verifier4) -> [u8; 8] {
         let client = self.session.map(|session| session.client);
         let name = client.and_then(|client| self.service.state().client_name(client));
@@ -237,7 +237,7 @@ impl Compound<'_> {
         digest
     }
 
-    /// Under whose credentials the request came, as far as client records are concerned.
+    /// The credentials of the request, for client records.
     pub(crate) fn principal(&self) -> Principal {
         match &self.caller.credentials {
             oncrpc::Credentials::Sys(sys) => Principal::User(sys.uid),
@@ -245,7 +245,7 @@ impl Compound<'_> {
         }
     }
 
-    /// The most bytes that a READ, READDIR or the like may return, so that the reply still fits.
+    /// The maximum number of bytes that a READ, READDIR or similar may return so that the reply still fits.
     pub(crate) fn payload_space(&self) -> usize {
         self.result_space.saturating_sub(reply::PAYLOAD_FRAME_BYTES)
     }
@@ -289,7 +289,7 @@ pub(crate) async fn execute(
         let answering = pin!(answer(&mut compound, args));
         panics::caught(|| "COMPOUND".to_owned(), answering).await
     };
-    // A panic in an operation ends that one alone, so this one was before, between or behind them.
+    // A panic in an operation ends only that operation, so this panic was outside the operations.
     answered.unwrap_or_else(|| {
         let refusal = Reply::refusal(&tag, NfsStat4::ServerFault);
         finish(&compound, Some(&refusal));
@@ -333,15 +333,15 @@ async fn answer(compound: &mut Compound<'_>, mut args: CompoundArgs) -> Rope {
     }
     let reply = reply.finish();
     if let Some(session) = compound.session {
-        // What SEQUENCE alone says is kept in any case: it is small, and clients send it alone to find
-        // out what became of a request that they gave up.
+        // The reply to a single SEQUENCE is always cached: it is small, and clients send it alone to find out the
+        // outcome of a request that they abandoned.
         let kept = session.cache || compound.operation_count == 1;
         finish(compound, kept.then_some(&reply));
     }
     reply
 }
 
-/// Frees the slot of the session for the next request.
+/// Frees the session's slot for the next request.
 fn finish(compound: &Compound<'_>, kept: Option<&Rope>) {
     if let Some(session) = compound.session.filter(|_| !compound.is_repeat) {
         let (service, kept) = (compound.service, kept.cloned());
@@ -353,7 +353,7 @@ fn finish(compound: &Compound<'_>, kept: Option<&Rope>) {
     }
 }
 
-/// Checks what can be refused before the first operation. The result then has none.
+/// Checks what can be refused before the first operation. The reply then has no results.
 fn check_header(args: &CompoundArgs) -> Result<(), NfsStat4> {
     if !(1..=MINOR_VERSION_MAX).contains(&args.minorversion) {
         return Err(NfsStat4::MinorVersMismatch);
@@ -366,12 +366,12 @@ fn check_header(args: &CompoundArgs) -> Result<(), NfsStat4> {
     }
 }
 
-/// Whether bytes are UTF-8 of characters: U+FFFE and U+FFFF will never be any.
+/// Whether bytes are UTF-8 text; U+FFFE and U+FFFF are never characters.
 fn is_text(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_ok_and(|text| !text.contains(['\u{fffe}', '\u{ffff}']))
 }
 
-/// The result of an operation that could not be decoded. What is no operation of the minor version has no
+/// The result of an operation that could not be decoded. A number that is not an operation of the minor version has no
 /// arguments that could be malformed.
 fn malformed(error: &OpError, minor_version: u32) -> ResOp4 {
     if is_of_minor_version(error.opnum, minor_version) {
@@ -389,7 +389,7 @@ enum Begin {
     Sequenced(SequenceResOk),
     /// The whole COMPOUND was executed before.
     Replay(Rope),
-    /// It was SEQUENCE, and there is no such session any more.
+    /// It was SEQUENCE, and its session does not exist any more.
     Unknown(SequenceArgs),
     /// It must not be executed; its result has this number and status.
     Refuse(u32, NfsStat4),
@@ -400,14 +400,14 @@ impl Begin {
         Begin::Refuse(operation.opnum(), status)
     }
 
-    /// What is no operation is answered under a number of its own (RFC 8881, section 16.2.3).
+    /// An unknown operation is answered under a special number (RFC 8881, section 16.2.3).
     fn illegal() -> Begin {
         Begin::Refuse(Opnum::Illegal.into(), NfsStat4::OpIllegal)
     }
 }
 
-/// Decides by its place in the COMPOUND whether an operation may be executed
-/// (RFC 8881, section 2.10.2.2 and the descriptions of the operations named).
+/// Decides by its position in the COMPOUND whether an operation may be executed (RFC 8881, section 2.10.2.2 and the
+/// descriptions of the named operations).
 fn begin(compound: &mut Compound<'_>, operation: &ArgOp4, reply: &Reply) -> Begin {
     let needs_no_session = matches!(
         operation,
@@ -502,7 +502,7 @@ fn sequence(
     }
 }
 
-/// Whether an operation changes nothing and reads neither data nor names: what was known before holds behind it.
+/// Whether an operation changes nothing and reads neither data nor names: attributes that were known before stay valid.
 fn only_tells(operation: &ArgOp4) -> bool {
     matches!(
         operation,

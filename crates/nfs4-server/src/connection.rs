@@ -1,4 +1,4 @@
-//! All that the service knows of a transport connection.
+//! The service's interface to a transport connection.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ pub enum CallbackError {
     /// The client did not answer in time.
     #[error("the client did not answer in time")]
     TimedOut,
-    /// The client refused the call or sent something else than an answer.
+    /// The client refused the call or sent something other than an answer.
     #[error("the client refused the call: {0}")]
     Refused(String),
 }
@@ -31,7 +31,7 @@ pub trait Connection: Send + Sync {
     /// The client's address.
     fn peer(&self) -> SocketAddr;
 
-    /// A request of a session came over it: there is a client behind it.
+    /// A request of a session came over it, so a client uses it.
     fn session_used(&self);
 
     /// Calls procedure `procedure` of version 1 of the client's `program` with encoded arguments, under

@@ -1,8 +1,8 @@
-//! When file systems may forget what clients' requests have done.
+//! When file systems may forget the recorded requests of clients.
 //!
-//! A session that has ended in order, or of a client that was started anew, is never used again. One that is known here is
-//! used. Any other may be: its client may have been cut off, this server been started anew, or another one lost whose
-//! clients come here. So what is on record of those is kept for some time.
+//! A session that ended normally, or whose client restarted, is never used again. A session that is known here is in
+//! use. Any other session may still be used: its client may have been cut off, this server may have restarted, or the
+//! clients of a lost server may come here. So the recorded requests of those are kept for some time.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use nfs4::SessionId4;
 
 use crate::service::Service;
 
-/// For at least this long, while this server answers, what is on record of a session that is not known here is kept, and for
-/// twice as long at most. Linux tries to connect again every five minutes at the latest.
+/// Recorded requests of an unknown session are kept for at least this time, while this server answers, and for at most
+/// twice this time. Linux tries to reconnect every five minutes at the latest.
 const KEPT: Duration = Duration::from_secs(3600);
 
-/// Since when what is on record has been growing older.
+/// The start of the current period.
 pub(crate) struct Forgetting(Mutex<Instant>);
 
 impl Forgetting {
@@ -23,7 +23,7 @@ impl Forgetting {
         Forgetting(Mutex::new(now))
     }
 
-    /// Whether the time is over. Then another one begins.
+    /// Whether the period is over. Then the next one begins.
     fn is_due(&self, now: Instant) -> bool {
         let mut since = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = now.saturating_duration_since(*since) >= KEPT;
@@ -35,7 +35,7 @@ impl Forgetting {
 }
 
 impl Service {
-    /// Lets file systems forget what requests of these sessions have done, and what has been on record for too long.
+    /// Lets file systems forget the requests of these sessions, and requests that were recorded too long ago.
     pub(crate) async fn forget_requests(&self, ended: Vec<SessionId4>) {
         let ended: Vec<_> = ended.into_iter().map(|session| session.0).collect();
         let alive = self.forgetting.is_due(self.now()).then(|| {
@@ -54,7 +54,7 @@ impl Service {
             if let Some(alive) = &alive {
                 outcome = outcome.and(file_system.age_requests(alive.clone()).await);
             }
-            // What stays goes later, with what is too old.
+            // Remaining records are removed later, when they are too old.
             if let Err(error) = outcome {
                 tracing::debug!(export = %export.path, %error, "what requests have done is not forgotten yet");
             }

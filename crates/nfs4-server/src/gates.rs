@@ -1,10 +1,10 @@
-//! Order among the requests of one client that open, close or lock the same file.
+//! Orders the requests of one client that open, close or lock the same file.
 //!
-//! Each of them changes the file system first and the state tables then, and waits in between: as long as it
-//! takes to ask another site, where the file system does that. So a gate stands before one file and one client
-//! alone, and nobody else waits at it; owners belong to one client, so requests of others touch other state.
+//! Each such request first changes the file system and then the state tables. In between it waits, perhaps for another
+//! site. So each gate is for one file and one client, and no other request waits at it. Owners belong to one client, so
+//! requests of other clients use other state.
 //!
-//! What must never enter: anything that is awaited while the table is locked.
+//! What must never enter: waiting while the table is locked.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,19 +15,19 @@ use crate::state::{ClientId, FileKey};
 
 type Place = (ClientId, FileKey);
 
-/// The gates that requests stand at now, no others.
+/// The gates that requests use now.
 #[derive(Debug, Default)]
 pub(crate) struct Gates(Mutex<HashMap<Place, Arc<AsyncMutex<()>>>>);
 
-/// A gate that was passed. Dropping it lets the next request through.
+/// A passed gate. Dropping it lets the next request through.
 #[derive(Debug)]
 pub(crate) struct Gate<'g> {
-    /// Goes first, so that the gate is free when the visit ends.
+    /// Dropped first, so that the gate is free when the visit ends.
     _passed: OwnedMutexGuard<()>,
     _visit: Visit<'g>,
 }
 
-/// A request at a gate, passed or not.
+/// A request at a gate, waiting or passed.
 #[derive(Debug)]
 struct Visit<'g> {
     gates: &'g Gates,
@@ -36,7 +36,7 @@ struct Visit<'g> {
 }
 
 impl Gates {
-    /// Waits until no other request is between this gate and the end of its work.
+    /// Waits until no other request works behind this gate.
     pub(crate) async fn pass(&self, client: ClientId, file: FileKey) -> Gate<'_> {
         let place = (client, file);
         let gate = self.table().entry(place).or_default().clone();
@@ -52,7 +52,7 @@ impl Gates {
     }
 
     fn table(&self) -> MutexGuard<'_, HashMap<Place, Arc<AsyncMutex<()>>>> {
-        // The table stays whole even if a holder panicked.
+        // The table stays consistent even if a holder panicked.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -60,7 +60,7 @@ impl Gates {
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
         let mut table = self.gates.table();
-        // The table and this visit: any other visitor of the gate has taken a count under the same lock.
+        // The table and this visit: any other visitor of the gate has added to the count under the same lock.
         if Arc::strong_count(&self.gate) == 2 {
             table.remove(&self.place);
         }

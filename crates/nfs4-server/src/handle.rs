@@ -1,7 +1,7 @@
-//! Filehandles: what clients keep to name an object, and what they stand for while a COMPOUND runs.
+//! Filehandles: the names of objects that clients store, and what they refer to while a COMPOUND runs.
 //!
-//! A filehandle depends on the tree and the object only, so it means the same at every replica and after
-//! every restart. It is no capability: the export's rules are applied each time one is used.
+//! A filehandle depends only on the tree and the object, so it means the same at every replica and after every restart.
+//! It is not a capability: the export's rules are applied at each use.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::namespace::Export;
 use crate::places::Absent;
 use crate::state::FileKey;
 
-/// First byte of every filehandle; another layout gets another one.
+/// The first byte of every filehandle; another format gets another value.
 const VERSION: u8 = 1;
 const PSEUDO: u8 = 0;
 const OBJECT: u8 = 1;
@@ -22,7 +22,7 @@ const OBJECT: u8 = 1;
 const PSEUDO_BYTES: usize = 2 + 8;
 const OBJECT_BYTES: usize = 2 + 3 * 8;
 
-/// A filehandle's content.
+/// The content of a filehandle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileHandle {
     /// A directory of the pseudo file system, by the hash of its path.
@@ -61,7 +61,7 @@ impl FileHandle {
         }
     }
 
-    /// Decodes what a client sent. Returns `None` for bytes this server never handed out.
+    /// Decodes a filehandle from a client. `None` for bytes that this server never issued.
     #[must_use]
     pub fn decode(handle: &NfsFh4) -> Option<FileHandle> {
         let number = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_be_bytes);
@@ -89,11 +89,11 @@ pub(crate) enum Handle {
     Pseudo(usize),
     /// An object of an exported tree.
     Object(ObjectHandle),
-    /// A tree of other servers. No filehandle is handed out for it.
+    /// A tree at other servers. It never gets a filehandle.
     Absent(Arc<Absent>),
 }
 
-/// An object together with what the export's rules make of the caller.
+/// An object, with the caller's identity under the export's rules.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectHandle {
     /// The export it was reached through.
@@ -107,10 +107,10 @@ pub(crate) struct ObjectHandle {
 }
 
 impl Handle {
-    /// The filehandle that names it.
+    /// The filehandle of the object.
     ///
     /// # Errors
-    /// `MOVED` for what is not here.
+    /// `MOVED` for a tree that is not here.
     pub(crate) fn file_handle(&self, namespace: &crate::Namespace) -> Result<FileHandle, NfsStat4> {
         match self {
             Handle::Pseudo(node) => Ok(FileHandle::Pseudo(namespace.node(*node).id)),
@@ -126,12 +126,12 @@ impl ObjectHandle {
         ObjectHandle { id, ..self.clone() }
     }
 
-    /// The filehandle that names it.
+    /// The filehandle of the object.
     pub(crate) fn file_handle(&self) -> FileHandle {
         FileHandle::Object(self.export.file_system.properties().fs_id, self.id)
     }
 
-    /// How the state tables name it.
+    /// The key in the state tables.
     pub(crate) fn key(&self) -> FileKey {
         FileKey {
             tree: self.export.index,

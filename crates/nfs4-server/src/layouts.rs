@@ -1,7 +1,7 @@
-//! Layouts: how clients come to read and write at data servers themselves (RFC 8881, chapters 12 and 13), as far as somebody else
-//! decides it: the home of the files.
+//! Layouts, with which clients read and write directly at data servers (RFC 8881, chapters 12 and 13). This is the
+//! interface to the home of the files, which decides about them.
 //!
-//! What must never enter: which servers there are, what a handle says, and how long clients are waited for.
+//! What must never enter: which servers exist, the content of a handle, and how long to wait for clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use xdr::Bytes;
 
 /// The home of the files of an export that are striped over data servers.
 ///
-/// It knows who holds a layout of which file, by numbers that are used once each, and what data servers are asked for their sake. A holder
-/// is forgotten when its layout ends, by whatever way. When a layout is to end because the contents are changed under it, the home
-/// says so ([`LayoutEvent::Recall`]), again and again, waits as long as it likes, and goes on without the holder: from then on the
-/// handles that were given out are worth nothing, whatever the client may have answered.
+/// It knows the holder of each layout, by numbers that are used only once, and what it has to ask data servers because
+/// of a holder. It forgets a holder when its layout has ended in any way. When a layout must end because the contents
+/// change, the home reports [`LayoutEvent::Recall`] repeatedly, waits as long as it wants, and then continues without
+/// the holder: from then on the issued handles are invalid, whatever the client may have answered.
 #[async_trait]
 pub trait Layouts: Send + Sync {
-    /// What all layouts have in common.
+    /// The properties that all layouts share.
     fn properties(&self) -> LayoutProperties;
 
-    /// The addresses of each data server of a device, in the order of stripes. `None` when there is no such device, or not any more.
+    /// The addresses of each data server of a device, in the order of stripes. `None` when the device does not exist, or not any more.
     async fn device(&self, device: DeviceId) -> Option<Vec<Vec<SocketAddr>>>;
 
     /// All devices that layouts may name.
     async fn devices(&self) -> Vec<DeviceId>;
 
-    /// A layout of a whole file. A holder that asks again has the larger right of both.
+    /// Gives a layout of a whole file. A holder that asks again gets the larger of the two rights.
     ///
     /// # Errors
-    /// What the client is to do instead.
+    /// What the client should do instead.
     async fn layout(
         &self,
         file: ObjectId,
@@ -38,21 +38,21 @@ pub trait Layouts: Send + Sync {
         access: LayoutAccess,
     ) -> Result<FileLayout, NoLayout>;
 
-    /// A holder has given its layout back, and has nothing under way. Afterwards the file shows what was written through it. A
-    /// holder that is not known has nothing to give back.
+    /// A holder has returned its layout, and has no requests in progress. After this the file shows what was written
+    /// through the layout. An unknown holder has nothing to return.
     ///
     /// # Errors
-    /// When that cannot be found out now.
+    /// When this cannot be determined now.
     async fn returned(&self, file: ObjectId, holder: LayoutHolder) -> vfs::Result<()>;
 
-    /// A holder has lost what its layout rests on. Afterwards nothing that it has under way can happen any more, and the file
-    /// shows what has.
+    /// A holder has lost the state that its layout depends on. After this none of its requests in progress can have an
+    /// effect any more, and the file shows those that had one.
     ///
     /// # Errors
-    /// `Delay` to be asked again.
+    /// `Delay` to be called again.
     async fn lost(&self, file: ObjectId, holder: LayoutHolder) -> vfs::Result<()>;
 
-    /// A holder says that it has written, and that the file ends at `end` at least. Returns the size.
+    /// A holder reports that it has written, and that the file has at least the size `end`. Returns the size.
     ///
     /// # Errors
     /// When its layout has ended, [`NoLayout::ThroughServer`].
@@ -63,20 +63,20 @@ pub trait Layouts: Send + Sync {
         end: Option<u64>,
     ) -> Result<u64, NoLayout>;
 
-    /// Adds somebody who is told what happens to layouts of anybody. The listener does not wait for anything.
+    /// Adds a listener for events of all layouts. The listener must not wait for anything.
     fn on_event(&self, listener: Arc<dyn Fn(LayoutEvent) + Send + Sync>);
 }
 
-/// Who holds a layout of a file: one client, until it has none any more. No number is used twice, and 0 never.
+/// The holder of a layout of a file: one client, until its layout ends. No number is used twice, and 0 is never used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LayoutHolder(pub u64);
 
-/// Names the data servers over which files are striped together, in their order and with their addresses. It never changes
+/// Identifies the data servers over which files are striped together, with their order and addresses. It never changes
 /// (RFC 8881, section 12.2.10): other addresses are another device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId(pub [u8; 16]);
 
-/// What a layout is for.
+/// The purpose of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LayoutAccess {
     /// Reading.
@@ -85,29 +85,29 @@ pub enum LayoutAccess {
     ReadWrite,
 }
 
-/// Where the bytes of a file lie: packed sparsely, from the beginning to the largest possible end (RFC 8881, section 13.4.4).
+/// The location of the bytes of a file: sparse packing, from the beginning to the largest possible end (RFC 8881, section 13.4.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileLayout {
     /// The data servers.
     pub device: DeviceId,
-    /// How many bytes lie together: a multiple of 64.
+    /// The number of consecutive bytes on one data server: a multiple of 64.
     pub stripe_unit: u32,
-    /// The place in the device of the data server that has the first bytes.
+    /// The index in the device of the data server with the first bytes.
     pub first_index: u32,
-    /// What each data server is shown, in the order of the device.
+    /// The handle for each data server, in the order of the device.
     pub handles: Vec<Bytes>,
 }
 
-/// What the layouts of an export have in common.
+/// The common properties of the layouts of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LayoutProperties {
     /// The usual stripe unit, in bytes.
     pub stripe_unit: u32,
-    /// Smaller files are better read and written through the metadata server; in bytes.
+    /// The size in bytes below which files should be read and written through the metadata server.
     pub threshold: Option<u64>,
 }
 
-/// Why there is no layout.
+/// Why a client gets no layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoLayout {
     /// Layouts of the file are being recalled: ask again (NFS4ERR_RECALLCONFLICT).
@@ -124,11 +124,11 @@ pub enum NoLayout {
     Gone,
 }
 
-/// What happens to layouts by itself.
+/// An event of a layout that no request caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutEvent {
-    /// A holder is to give its layout back. Said again about once a second, until it has or is not waited for any more.
+    /// A holder must return its layout. Repeated about once a second, until it has or the home stops waiting.
     Recall(LayoutHolder),
-    /// Clients are to forget a device: it is no more, or was away and is back.
+    /// Clients must forget a device: it does not exist any more, or it was away and has come back.
     DeviceGone(DeviceId),
 }

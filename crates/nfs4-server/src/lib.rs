@@ -1,13 +1,12 @@
 //! The NFSv4.1 and 4.2 service: from an RPC call to an RPC reply, over any [`vfs::FileSystem`].
 //!
-//! A call comes in through [`Service::call`], is taken apart operation by operation in `compound`, and
-//! each operation stands in a file of its own under `ops`. What the server remembers of its clients is in
-//! [`state`], which is pure. What it serves is a [`Namespace`] of exports; or, in the role of a data server of a pool, bytes to
-//! holders of handles ([`DataServer`]), and then no operation on names exists. Who may have such handles is asked of the home of the
-//! files ([`Layouts`]).
+//! A call arrives at [`Service::call`]. `compound` splits it into operations, and each operation has its own file in
+//! `ops`. The server's memory of its clients is in [`state`], which is pure. The service exports a [`Namespace`]. In
+//! the role of a data server of a pool it instead serves bytes to holders of handles ([`DataServer`]), and has no
+//! operations on names. The home of the files ([`Layouts`]) decides which clients get such handles.
 //!
-//! What must never enter: sockets (a [`Connection`] is all that is known of one), disks, replicas. The
-//! service does not know whether a file system is local or kept at several sites.
+//! What must never enter: sockets (a [`Connection`] is the only interface to them), disks, replicas. The service does
+//! not know whether a file system is local or replicated.
 
 #![forbid(unsafe_code)]
 
@@ -49,7 +48,7 @@ pub use layouts::{
 pub use namespace::{
     AccessMode, AccessRule, Export, Namespace, NamespaceError, PseudoPath, Squash,
 };
-/// What an [`Observer`] is told of: operations and their outcomes.
+/// The arguments of an [`Observer`]: operations and their outcomes.
 pub use nfs4::{NfsStat4, Opnum};
 pub use observer::{NoObserver, Observer};
 pub use places::{Junction, JunctionTarget, Location};

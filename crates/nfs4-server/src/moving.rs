@@ -1,12 +1,12 @@
-//! A tree that is on its way to other servers: clients are told to go there (RFC 8881, sections 11.10 and 11.11).
+//! A tree that moves to other servers: clients are told to go there (RFC 8881, sections 11.10 and 11.11).
 //!
-//! From [`Service::begin_drain`] on, every operation on the tree answers MOVED, except those that lead to it and
-//! those that ask where it is; so does every one on a directory of the pseudo file system that a client had already, if no other
-//! tree is exported. What clients hold is not handed over by anybody: the tables behind the file
-//! system boundary keep it under their names, and they reclaim it where they arrive. So what they had here is
-//! forgotten, and never given back.
+//! After [`Service::begin_drain`], every operation on the tree answers MOVED, except operations that lead to the tree
+//! and those that ask for its location. If no other tree is exported, the same holds for operations on a directory of
+//! the pseudo file system that a client already had. The state of clients is not handed over: the tables behind the
+//! file system boundary keep it under their names, and clients reclaim it at the new server. So this server forgets
+//! their state without releasing it.
 //!
-//! What must never enter: whether the other servers are ready, and when this one stops.
+//! What must never enter: whether the other servers are ready, and when this server stops.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -24,7 +24,7 @@ use crate::places::Location;
 use crate::service::Service;
 use crate::state::{ClientId, Release};
 
-/// The tree that moves, once there is one.
+/// The tree that moves, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Moving(OnceLock<Drain>);
 
@@ -33,29 +33,29 @@ struct Drain {
     tree: FsId,
     locations: Vec<Location>,
     until: Instant,
-    /// Clients that were told that the tree moves, and when for the last time.
+    /// Clients that were told about the move, with the time of the last message.
     informed: Mutex<HashMap<ClientId, Instant>>,
 }
 
 impl Drain {
     fn informed(&self) -> MutexGuard<'_, HashMap<ClientId, Instant>> {
-        // It stays whole even if a holder panicked.
+        // It stays consistent even if a holder panicked.
         self.informed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// How long a client that was told is left in peace. Meanwhile SEQUENCE must not say that its lease has moved: Linux
-/// takes that for another move, and gives up the one it is at.
+/// How long a client is not told again. During this time SEQUENCE must not report that its lease has moved: Linux would
+/// take that for another move, and abandon the one in progress.
 const PEACE: Duration = Duration::from_secs(10);
 
 impl Moving {
-    /// The drain of the tree that an export shows.
+    /// The drain of the tree of an export.
     fn drain_of(&self, export: &Export) -> Option<&Drain> {
         (self.0.get()).filter(|drain| drain.tree == export.file_system.properties().fs_id)
     }
 
-    /// The drain that takes along the directories which lead to the exports, since no export stays. Who has mounted one of them,
-    /// as `/nfs/DOMAIN` is, looks for everything below it there.
+    /// The drain that includes the directories that lead to the exports, because no export stays. A client that has
+    /// mounted one of them, such as `/nfs/DOMAIN`, looks for everything below it there.
     fn drain_of_all(&self, namespace: &Namespace) -> Option<&Drain> {
         let drain = self.0.get()?;
         let mut exports = namespace.exports().iter();
@@ -64,18 +64,18 @@ impl Moving {
             .then_some(drain)
     }
 
-    /// Where the directories that lead to the exports move, if they do.
+    /// The new location of the directories that lead to the exports, if they move.
     pub(crate) fn locations_of_all(&self, namespace: &Namespace) -> Option<&[Location]> {
         Some(&self.drain_of_all(namespace)?.locations)
     }
 
-    /// Where an export moves, if it does.
+    /// The new location of an export, if it moves.
     pub(crate) fn locations_of(&self, export: &Export) -> Option<&[Location]> {
         Some(&self.drain_of(export)?.locations)
     }
 }
 
-/// Prepares an operation on a tree that moves, or is not here: fails with `MOVED`, or leaves of it what can be answered.
+/// Prepares an operation on a tree that moves, or that is not here: fails with `MOVED`, or reduces the operation to what can be answered.
 pub(crate) fn admit(compound: &Compound<'_>, operation: &mut ArgOp4) -> Result<(), NfsStat4> {
     let drain = match &compound.current {
         Some(Handle::Object(object)) => match compound.service.moving.drain_of(&object.export) {
@@ -83,7 +83,7 @@ pub(crate) fn admit(compound: &Compound<'_>, operation: &mut ArgOp4) -> Result<(
             None => return Ok(()),
         },
         Some(Handle::Absent(_)) => None,
-        // A client that comes only now finds the way to a tree, and is told there.
+        // A client that has just arrived can find the path to a tree, and is told there.
         Some(Handle::Pseudo(_)) if compound.is_from_root => return Ok(()),
         Some(Handle::Pseudo(_)) => {
             let service = compound.service;
@@ -126,7 +126,7 @@ pub(crate) fn admit(compound: &Compound<'_>, operation: &mut ArgOp4) -> Result<(
     }
 }
 
-/// The stateid that an operation uses an open or a lock by.
+/// The stateid of the open or lock that an operation uses.
 pub(crate) fn stateid_of(operation: &ArgOp4) -> Option<Stateid4> {
     use nfs4::Locker4;
     Some(match operation {
@@ -147,12 +147,12 @@ pub(crate) fn stateid_of(operation: &ArgOp4) -> Option<Stateid4> {
     })
 }
 
-/// A port that is not privileged, from which Linux connects to the server to which a mount moves.
+/// The first port that is not privileged. Linux uses such ports to connect to the server to which a mount moves.
 const ORDINARY_PORT: u16 = 1024;
 
 impl Service {
-    /// A client that may use a tree and could not follow it to a server with the same rules: it would come from an ordinary port,
-    /// which is not believed.
+    /// A client that may use a tree but could not follow it to a server with the same rules: it would use an
+    /// unprivileged port, which these rules refuse.
     #[must_use]
     pub fn cannot_follow(&self, tree: FsId) -> Option<IpAddr> {
         let exports = self.namespace.exports().iter();
@@ -166,8 +166,8 @@ impl Service {
         stuck.map(|peer| peer.ip()).next()
     }
 
-    /// Sends clients of a tree to other servers from now on, for good: of further calls only the first counts.
-    /// [`Service::drained`] says when they have gone, or `patience` is over.
+    /// Sends clients of a tree to other servers from now on, permanently: only the first call has an effect.
+    /// [`Service::drained`] tells when they have gone, or `patience` is over.
     pub fn begin_drain(&self, tree: FsId, locations: Vec<Location>, patience: Duration) {
         let until = self.now() + patience;
         self.moving.0.get_or_init(|| Drain {
@@ -178,23 +178,23 @@ impl Service {
         });
     }
 
-    /// How many clients are still to go from the tree that moves: a client that has gone ends its sessions. `None`
-    /// where no tree moves.
+    /// The number of clients that have not left the moving tree: a client that has left ends its sessions. `None` if no
+    /// tree moves.
     #[must_use]
     pub fn to_be_drained(&self) -> Option<usize> {
         let moves = self.moving.0.get().is_some();
         moves.then(|| self.state().present().count())
     }
 
-    /// Whether all clients have gone from the tree that moves, or the patience is over. False where no tree moves.
+    /// Whether all clients have left the moving tree, or the patience is over. False if no tree moves.
     #[must_use]
     pub fn drained(&self) -> bool {
         let is_over = |drain: &Drain| self.now() >= drain.until;
         self.moving.0.get().is_some_and(is_over) || self.to_be_drained() == Some(0)
     }
 
-    /// Whether the client of a session has to be told that something of it has moved. Clients that hold nothing too:
-    /// they would look for the tree here when this server is gone.
+    /// Whether the client of a session must be told that its lease has moved. This includes clients without state:
+    /// otherwise they would look for the tree here after this server is gone.
     pub(crate) fn lease_moved(&self, client: ClientId) -> bool {
         self.moving.0.get().is_some_and(|drain| {
             let told = drain.informed().get(&client).copied();
@@ -202,8 +202,8 @@ impl Service {
         })
     }
 
-    /// Whether state of vanished clients is to be let go: not their locks in a tree that moves, which may have
-    /// been reclaimed where the clients are now.
+    /// Whether state of vanished clients is to be released. Their locks in a moving tree are not, because the clients
+    /// may have reclaimed them at the new server.
     pub(crate) fn lets_go(&self, release: &Release) -> bool {
         match release {
             Release::Locks(file, _) => {
@@ -214,7 +214,7 @@ impl Service {
         }
     }
 
-    /// Whether a client may take its leave although it holds something, because it holds it elsewhere now.
+    /// Whether a client may leave although it has state, because it now has that state elsewhere.
     pub(crate) fn has_moved(&self, client: ClientId) -> bool {
         (self.moving.0.get()).is_some_and(|drain| drain.informed().contains_key(&client))
     }

@@ -1,5 +1,5 @@
-//! What is exported where, and to whom: exports with their access rules, and the pseudo file system
-//! of directories that leads to them (RFC 8881, section 7.3).
+//! The exports with their paths and access rules, and the directories of the pseudo file system that lead to them (RFC
+//! 8881, section 7.3).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::address_range::AddressRange;
 use crate::handle::{FileHandle, Handle, ObjectHandle};
 use crate::layouts::Layouts;
 
-/// The user and group id that squashed callers get unless configured, `nobody` on most systems.
+/// The default user and group id of squashed callers, `nobody` on most systems.
 pub const NOBODY_ID: u32 = 65534;
 
 /// What clients may do with an export.
@@ -27,39 +27,39 @@ pub enum AccessMode {
     ReadWrite,
 }
 
-/// Whose identity is replaced by the anonymous one.
+/// Which identities the anonymous one replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Squash {
-    /// Nobody's.
+    /// None.
     None,
-    /// The superuser's.
+    /// The superuser.
     Root,
-    /// Everybody's.
+    /// All.
     All,
 }
 
-/// What the clients of an address range get.
+/// The access of the clients in an address range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRule {
-    /// Whom the rule is for.
+    /// The clients of the rule.
     pub clients: AddressRange,
-    /// What they may do.
+    /// Their access.
     pub mode: AccessMode,
-    /// Whose identity is replaced.
+    /// Which identities are replaced.
     pub squash: Squash,
     /// The user id of the anonymous identity.
     pub anonymous_user: u32,
     /// The group id of the anonymous identity.
     pub anonymous_group: u32,
-    /// Whether callers are believed only from a privileged port, which only the superuser of their machine can use.
+    /// Whether callers must use a privileged port, which only the superuser of their machine can use.
     pub secure: bool,
 }
 
-/// Ports below are privileged.
+/// Smaller ports are privileged.
 const FIRST_UNPRIVILEGED_PORT: u16 = 1024;
 
 impl AccessRule {
-    /// Whether what a caller says of itself is believed, as far as its port tells.
+    /// Whether the rule accepts the caller's identity from this port.
     fn believes(&self, port: u16) -> bool {
         !self.secure || port < FIRST_UNPRIVILEGED_PORT
     }
@@ -102,14 +102,14 @@ impl AccessRule {
 
 /// One exported tree.
 pub struct Export {
-    /// Where clients find it.
+    /// Its path for clients.
     pub path: PseudoPath,
-    /// What they find.
+    /// Its content.
     pub file_system: Arc<dyn FileSystem>,
     rules: RwLock<Arc<[AccessRule]>>,
-    /// Who gives layouts of its files, if they are striped over data servers.
+    /// The source of layouts of its files, if they are striped over data servers.
     pub(crate) layouts: Option<Arc<dyn Layouts>>,
-    /// The export's place in its [`Namespace`], which sets it.
+    /// The index of the export in its [`Namespace`], which sets it.
     pub(crate) index: usize,
     /// The pseudo directory that the export covers.
     pub(crate) node: usize,
@@ -142,28 +142,28 @@ impl Export {
         }
     }
 
-    /// The same, whose files are striped over data servers: clients get layouts of them from here.
+    /// The same with files that are striped over data servers: clients get layouts of them from here.
     #[must_use]
     pub fn with_layouts(mut self, layouts: Arc<dyn Layouts>) -> Export {
         self.layouts = Some(layouts);
         self
     }
 
-    /// Who may use it; the first rule that fits a client decides, and without one it is refused.
+    /// The access rules. The first rule that matches a client decides; without one it is refused.
     #[must_use]
     pub fn rules(&self) -> Arc<[AccessRule]> {
-        // A writer replaces all of them at once.
+        // Writers replace all rules at once.
         let rules = self.rules.read();
         rules.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces the rules for everything that is asked from now on.
+    /// Replaces the rules for all later operations.
     pub(crate) fn set_rules(&self, rules: &[AccessRule]) {
         let own = self.rules.write();
         *own.unwrap_or_else(PoisonError::into_inner) = rules.into();
     }
 
-    /// The rule for a caller, if it is admitted at all.
+    /// The rule for a caller, if there is one.
     fn rule_for(&self, peer: SocketAddr) -> Option<AccessRule> {
         self.rule_for_address(peer.ip())
             .filter(|rule| rule.believes(peer.port()))
@@ -180,7 +180,7 @@ impl Export {
         self.rule_for(peer).is_some()
     }
 
-    /// Lets a caller at an object of the export.
+    /// Admits a caller to an object of the export.
     ///
     /// # Errors
     /// `ACCESS` for an address and port that no rule admits, `WRONGSEC` for a flavor other than AUTH_SYS.
@@ -202,23 +202,23 @@ impl Export {
     }
 }
 
-/// Who sent a request: address, port and unchecked credentials.
+/// The sender of a request: address, port and unverified credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     /// The client's address, canonical, and the port there.
     pub(crate) peer: SocketAddr,
-    /// What the RPC header says.
+    /// The credentials in the RPC header.
     pub(crate) credentials: oncrpc::Credentials,
 }
 
-/// Whether a client may speak to this server at all.
+/// Whether a client may use this server at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// Some export lets it in.
+    /// Some export admits it.
     Admitted,
-    /// Its address is let in, but not from a port that is not privileged.
+    /// Its address is admitted, but not from an unprivileged port.
     UnprivilegedPort,
-    /// No rule is for its address.
+    /// No rule matches its address.
     UnknownAddress,
 }
 
@@ -261,23 +261,23 @@ impl fmt::Display for PseudoPath {
     }
 }
 
-/// Why exports do not make a name space.
+/// Why exports do not form a name space.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NamespaceError {
     /// Not a path.
     #[error("`{0}` cannot be an export path: {1}")]
     Path(String, String),
-    /// Two exports at one place, or one inside another.
+    /// Two exports at the same path, or one inside another.
     #[error(
         "the exports `{0}` and `{1}` overlap; give each a path of its own that is not inside the other"
     )]
     Overlap(String, String),
-    /// A place that is the domain's.
+    /// The path belongs to the domain.
     #[error(
         "the export `{0}` lies where the domain is shown; choose another path, and it is seen below the domain too"
     )]
     InDomain(String),
-    /// This cannot be a domain.
+    /// This is not a valid domain.
     #[error("`{0}` cannot be a domain: {1}")]
     Domain(String, String),
     /// The same tree twice.
@@ -290,9 +290,9 @@ pub enum NamespaceError {
 pub(crate) struct PseudoNode {
     /// Hash of the path: the fileid, and the number in the filehandle.
     pub(crate) id: u64,
-    /// The directory above; the root's own index for the root.
+    /// The parent directory; for the root its own index.
     pub(crate) parent: usize,
-    /// What is in it.
+    /// Its entries.
     pub(crate) children: BTreeMap<Name, usize>,
     /// The export that covers it.
     pub(crate) export: Option<usize>,
@@ -306,16 +306,16 @@ pub struct Namespace {
     domain: Option<Domain>,
 }
 
-/// Where the exports are seen a second time, under the name that is the same at all servers of a domain.
+/// The second place of the exports, under a name that is the same at all servers of a domain.
 #[derive(Debug)]
 struct Domain {
     node: usize,
     path: Vec<Name>,
-    /// Where each export lies in there, by its index.
+    /// The path of each export in the domain, by its index.
     exports: Vec<Vec<Name>>,
 }
 
-/// The directory in the root below which domains are (RFC 6641, section 5).
+/// The directory in the root that contains domains (RFC 6641, section 5).
 const DOMAIN_ROOT: &str = ".domainroot";
 
 /// The index of the root among the nodes.
@@ -334,7 +334,7 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// A name space in which nothing is.
+    /// An empty name space.
     pub(crate) fn empty() -> Namespace {
         let root = PseudoNode {
             id: path_hash(&[]),
@@ -349,8 +349,8 @@ impl Namespace {
         }
     }
 
-    /// The same, with the exports also below `/.domainroot` and the name of a domain, where junctions are too. Whether that
-    /// is a name of DNS is the caller's to know.
+    /// The same, with the exports also below `/.domainroot` and the name of a domain, which also contains junctions.
+    /// The caller knows whether that is a DNS name.
     ///
     /// # Errors
     /// [`NamespaceError`] when exports overlap with each other or with the domain.
@@ -396,7 +396,7 @@ impl Namespace {
         (self.domain.as_ref()).is_some_and(|domain| domain.node == node)
     }
 
-    /// The path of an export that means the same at other servers: in the domain, if there is one.
+    /// The path of an export that means the same at other servers: the one in the domain, if there is one.
     pub(crate) fn shown_path<'a>(&'a self, export: &'a Export) -> &'a [Name] {
         let shown = self.domain.as_ref();
         let shown = shown.and_then(|domain| domain.exports.get(export.index));
@@ -425,7 +425,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// The directory at a path; it and those that lead to it are made if they are not there.
+    /// The directory at a path; missing directories on the path are created.
     fn lead_to(&mut self, path: &[Name]) -> usize {
         let mut node = ROOT_NODE;
         for (depth, name) in path.iter().enumerate() {
@@ -455,7 +455,7 @@ impl Namespace {
         &self.exports
     }
 
-    /// Whether any export lets in a client at this address and port.
+    /// Whether any export admits a client at this address and port.
     pub(crate) fn admission_of(&self, peer: SocketAddr) -> Admission {
         let mut known = false;
         for export in &self.exports {
@@ -491,7 +491,7 @@ impl Namespace {
         hasher.finish()
     }
 
-    /// What a caller finds at a node: the directory itself, or the root of the export that covers it.
+    /// The object at a node for a caller: the directory itself, or the root of the export that covers it.
     pub(crate) fn enter(&self, node: usize, caller: &Caller) -> Result<Handle, NfsStat4> {
         match self.nodes[node].export {
             None => Ok(Handle::Pseudo(node)),
@@ -502,11 +502,11 @@ impl Namespace {
         }
     }
 
-    /// What a filehandle from a client stands for.
+    /// The object of a filehandle from a client.
     ///
     /// # Errors
-    /// `BADHANDLE` for bytes of somebody else, `STALE` for a tree or directory that is not exported
-    /// (any more), and those of [`Export::admit`].
+    /// `BADHANDLE` for bytes that this server did not issue, `STALE` for a tree or directory that is not exported (any
+    /// more), and those of [`Export::admit`].
     pub(crate) fn resolve(
         &self,
         handle: &nfs4::NfsFh4,
@@ -527,8 +527,8 @@ impl Namespace {
     }
 }
 
-/// A number for a pseudo directory that depends on its path only, so that it is the same after a restart
-/// and at every replica (FNV-1a, 64 bits, with a slash before each name).
+/// A number for a pseudo directory that depends only on its path, so that it is the same after a restart and at every
+/// replica (FNV-1a, 64 bits, with a slash before each name).
 pub(crate) fn path_hash(path: &[Name]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;

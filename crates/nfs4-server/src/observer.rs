@@ -1,18 +1,18 @@
-//! Where the service reports what it did, for metrics. Reporting never fails and never waits.
+//! The interface for reporting operations, for metrics. Reporting never fails and never waits.
 
 use std::time::Duration;
 
 use nfs4::{NfsStat4, Opnum};
 
-/// Told about executed operations.
+/// Gets reports about executed operations.
 pub trait Observer: Send + Sync + 'static {
     /// One operation of a COMPOUND was executed.
     fn operation(&self, operation: Opnum, status: NfsStat4, took: Duration);
 
-    /// Data went to a client.
+    /// Data was sent to a client.
     fn bytes_read(&self, count: u64);
 
-    /// Data came from a client.
+    /// Data was received from a client.
     fn bytes_written(&self, count: u64);
 
     /// A reply was sent again from a reply cache.

@@ -1,7 +1,6 @@
-//! A panic in a request ends nothing but what the request was doing: other requests of the connection are polled by
-//! the same task.
+//! A panic in a request ends only that request: the same task also polls other requests of the connection.
 //!
-//! What must never enter: what to answer.
+//! What must never enter: the answer.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,13 +10,13 @@ use std::time::Instant;
 
 use throttle::Throttle;
 
-/// What is told of requests that panic. Like the log itself, one for the whole process.
+/// Logs requests that panic. One for the whole process, like the log itself.
 static PANICS: Throttle = Throttle::new();
 const PANICKED: throttle::Subject = ("a request panicked", 0);
 
-/// Runs a future to its end; `None` if it panicked, which is told with what it was. Locks and gates that it held are free
-/// by then, and the data behind them is what it was at the panic. It is pinned where it is made: moved in here, it would take its
-/// space twice in every request.
+/// Runs a future to its end. `None` if it panicked, which is logged with its name. By then its locks and gates are
+/// free, and their data is as it was at the panic. The caller pins the future: moving it in here would double its size
+/// in every request.
 pub(crate) async fn caught<F: Future>(
     what: impl Fn() -> String,
     mut future: Pin<&mut F>,

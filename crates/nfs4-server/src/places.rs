@@ -1,7 +1,7 @@
-//! What clients are told of other servers: where a replicated tree is (RFC 8881, section 11.5), and junctions, which
-//! are names in the root of a domain that lead to trees of other servers, as referrals (section 11.4.2).
+//! The information about other servers for clients: the locations of a replicated tree (RFC 8881, section 11.5), and junctions. Junctions are names in the
+//! root of a domain that lead to trees of other servers, as referrals (section 11.4.2).
 //!
-//! What must never enter: who the other servers are and how far away, which the owner of the [`Service`] says.
+//! What must never enter: which other servers exist and their distance, which the owner of the [`Service`] supplies.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
@@ -19,44 +19,44 @@ use crate::namespace::{Export, PseudoPath, path_hash};
 use crate::pseudo;
 use crate::service::Service;
 
-/// Servers that are told of one place: Linux reads no more.
+/// The maximum number of servers for one place: Linux reads no more.
 const SERVERS_MAX: usize = 10;
 
-/// Bytes of one of the attributes: Linux reads a page of 4096, with what else it asks for.
+/// The maximum size of one of the attributes: Linux reads a page of 4096 bytes, with other requested attributes.
 const BYTES_MAX: usize = 3840;
 
-/// For how many seconds clients may keep what `fs_locations_info` says.
+/// How many seconds clients may cache `fs_locations_info`.
 const VALID_SECONDS: i32 = 60;
 
-/// No tree has an identity that begins so.
+/// No tree has an identity with this beginning.
 const JUNCTIONS: u64 = u64::from_be_bytes(*b"junction");
 
 /// One server where a tree is served under the same path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// Names or addresses, as clients reach it at the standard port of NFS.
+    /// Names or addresses for clients, at the standard port of NFS.
     pub addresses: Vec<String>,
 }
 
-/// A name in the root of the domain behind which there is a tree of other servers.
+/// A name in the root of the domain that leads to a tree of other servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Junction {
     /// The name.
     pub name: Name,
-    /// Where it leads, in the order of preference.
+    /// The targets, in the order of preference.
     pub to: Vec<JunctionTarget>,
 }
 
-/// Where a junction leads.
+/// A target of a junction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JunctionTarget {
-    /// Name or address of a server, as clients reach it at the standard port of NFS.
+    /// Name or address of a server for clients, at the standard port of NFS.
     pub server: String,
-    /// The tree there.
+    /// The tree at that server.
     pub path: PseudoPath,
 }
 
-/// A junction as clients see it: a tree that is not here.
+/// A junction, as clients see it: a tree that is not here.
 #[derive(Debug)]
 pub(crate) struct Absent {
     /// The number of the directory that it covers.
@@ -66,7 +66,7 @@ pub(crate) struct Absent {
 }
 
 impl Absent {
-    /// Different from that of every tree, and of every other junction.
+    /// Differs from that of every tree, and of every other junction.
     pub(crate) fn fs_id(&self) -> FsId {
         FsId {
             major: JUNCTIONS,
@@ -75,7 +75,7 @@ impl Absent {
     }
 }
 
-/// What the owner of the service has said last.
+/// The last values from the owner of the service.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     locations: RwLock<HashMap<FsId, Vec<Location>>>,
@@ -84,7 +84,7 @@ pub(crate) struct Places {
 
 impl Places {
     pub(crate) fn junctions(&self) -> Arc<BTreeMap<Name, Arc<Absent>>> {
-        // What it holds is replaced as a whole.
+        // The value is replaced as a whole.
         let junctions = self.junctions.read();
         junctions.unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -110,16 +110,16 @@ impl Places {
 }
 
 impl Service {
-    /// From now on clients that ask where a tree is are told these servers, in the order of preference. The path is that of
-    /// the tree here.
+    /// Sets the servers that clients get when they ask for the location of a tree, in the order of preference. The path
+    /// is that of the tree here.
     pub fn set_locations(&self, tree: FsId, locations: Vec<Location>) {
         let known = self.places.locations.write();
         let mut known = known.unwrap_or_else(PoisonError::into_inner);
         known.insert(tree, locations);
     }
 
-    /// From now on the root of the domain has these junctions and no others. A junction whose name is that of an export is
-    /// not to be seen, and none is where no domain is shown.
+    /// Replaces all junctions in the root of the domain. A junction with the name of an export is hidden. Without a
+    /// domain no junction is visible.
     pub fn set_junctions(&self, junctions: Vec<Junction>) {
         let Some(domain) = self.namespace.domain() else {
             return;
@@ -146,7 +146,7 @@ impl Service {
     }
 }
 
-/// Where a tree is, as far as clients are told.
+/// The location of a tree, for clients.
 #[derive(Debug)]
 pub(crate) struct Whereabouts {
     /// The path here.
@@ -157,7 +157,7 @@ pub(crate) struct Whereabouts {
 }
 
 impl Whereabouts {
-    /// Of an exported tree: all servers that have it, or those to which its clients are sent.
+    /// For an exported tree: all servers that have it, or those to which its clients are sent.
     pub(crate) fn of_export(service: &Service, export: &Export) -> Whereabouts {
         let root = pathname(service.namespace.shown_path(export));
         let fs_id = export.file_system.properties().fs_id;
@@ -168,7 +168,7 @@ impl Whereabouts {
         Whereabouts::replicas(root, &locations)
     }
 
-    /// Of a directory of the pseudo file system: nobody is said to have it, until clients are sent there.
+    /// For a directory of the pseudo file system: no server, until clients are sent elsewhere.
     pub(crate) fn of_pseudo(service: &Service, node: usize) -> Whereabouts {
         let root = pathname(&pseudo::path(&service.namespace, node));
         let namespace = &service.namespace;
@@ -176,7 +176,7 @@ impl Whereabouts {
         Whereabouts::replicas(root, elsewhere.unwrap_or_default())
     }
 
-    /// The servers at which the same is at the same path.
+    /// Servers with the same content at the same path.
     fn replicas(root: Pathname4, locations: &[Location]) -> Whereabouts {
         let places = locations.iter().map(|location| FsLocation4 {
             server: servers(&location.addresses),
@@ -189,7 +189,7 @@ impl Whereabouts {
         }
     }
 
-    /// Of what is behind a junction.
+    /// For the tree behind a junction.
     pub(crate) fn of_junction(junction: &Absent) -> Whereabouts {
         let root = pathname(&junction.path);
         let places = junction.to.iter().map(|target| FsLocation4 {
@@ -203,7 +203,7 @@ impl Whereabouts {
         }
     }
 
-    /// As the attribute `fs_locations` (RFC 8881, section 11.16).
+    /// In the form of the attribute `fs_locations` (RFC 8881, section 11.16).
     pub(crate) fn fs_locations(&self) -> Box<FsLocations4> {
         Box::new(FsLocations4 {
             fs_root: self.root.clone(),
@@ -211,8 +211,8 @@ impl Whereabouts {
         })
     }
 
-    /// As the attribute `fs_locations_info` (RFC 8881, section 11.17). Replicas have the same filehandles and fileids, and all of
-    /// them can be written; of what is behind a junction nothing is known.
+    /// In the form of the attribute `fs_locations_info` (RFC 8881, section 11.17). Replicas have the same filehandles
+    /// and fileids, and all of them are writable. Nothing is known about the tree behind a junction.
     pub(crate) fn fs_locations_info(&self) -> Box<FsLocationsInfo4> {
         let items = self.places.iter().zip(0..=u8::MAX).map(|(place, rank)| {
             let mut info = [0; fsli::BYTES];
@@ -254,9 +254,9 @@ fn servers(addresses: &[String]) -> Vec<Utf8str> {
         .collect()
 }
 
-/// The places that fit into what clients read, the first ones first.
+/// The first places, as many as clients read.
 fn fitting(root: &Pathname4, places: impl Iterator<Item = FsLocation4>) -> Vec<FsLocation4> {
-    // What `fs_locations_info` says of a server beside its name.
+    // The size of a server in `fs_locations_info` without its name.
     const SERVER_BYTES: usize = 4 + 4 + fsli::BYTES;
     let path_bytes = |path: &Pathname4| {
         let names = path.0.iter().map(|name| opaque_size(name.0.len()));

@@ -1,5 +1,5 @@
-//! The pseudo file system as clients see it: directories that lead to the exports and can only be read
-//! (RFC 8881, section 7.3). Which directories there are is up to the [`Namespace`].
+//! The pseudo file system for clients: read-only directories that lead to the exports (RFC 8881, section 7.3). The
+//! [`Namespace`] decides which directories exist.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::namespace::{Caller, Namespace, ROOT_NODE};
 use crate::places::Absent;
 use crate::service::Service;
 
-/// Everybody may list and search, nobody may change.
+/// All users may list and search; none may change anything.
 const MODE: u32 = 0o555;
 
-/// Size that directories of the pseudo file system claim to have, in bytes.
+/// The reported size of directories of the pseudo file system, in bytes.
 const NOMINAL_BYTES: u64 = 4096;
 
 /// An entry of a directory of the pseudo file system.
@@ -24,11 +24,11 @@ pub(crate) struct Entry {
     pub(crate) cookie: Cookie,
     /// Its name.
     pub(crate) name: Name,
-    /// What is behind it.
+    /// The object behind it.
     pub(crate) leads_to: LeadsTo,
 }
 
-/// What is behind an entry.
+/// The object behind an entry.
 pub(crate) enum LeadsTo {
     /// A directory, by its index.
     Directory(usize),
@@ -36,8 +36,8 @@ pub(crate) enum LeadsTo {
     Elsewhere(Arc<Absent>),
 }
 
-/// A directory's attributes: the same at every replica and after every start, as long as the exports
-/// and junctions are the same.
+/// The attributes of a directory: the same at every replica and after every start, while the exports and junctions are
+/// the same.
 pub(crate) fn attributes(service: &Service, node: usize) -> Attributes {
     let namespace = &service.namespace;
     let directory = namespace.node(node);
@@ -63,7 +63,7 @@ pub(crate) fn attributes(service: &Service, node: usize) -> Attributes {
     }
 }
 
-/// As whom callers access the pseudo file system: it belongs to the superuser, and they are not.
+/// The identity of callers in the pseudo file system: it belongs to the superuser, and callers are not the superuser.
 pub(crate) fn visitor() -> Credentials {
     Credentials {
         user: crate::namespace::NOBODY_ID,
@@ -73,8 +73,7 @@ pub(crate) fn visitor() -> Credentials {
     }
 }
 
-/// The directory behind a name. `None` too when it leads only to exports that the caller may not use from
-/// where it is.
+/// The directory behind a name. Also `None` when it leads only to exports that the caller may not use from its address.
 pub(crate) fn child(
     namespace: &Namespace,
     node: usize,
@@ -85,7 +84,7 @@ pub(crate) fn child(
     is_visible(namespace, child, caller).then_some(child)
 }
 
-/// The entries behind `after` that a caller gets to see, in the order of their cookies.
+/// The entries after `after` that a caller may see, in the order of their cookies.
 pub(crate) fn entries(
     service: &Service,
     node: usize,
@@ -125,7 +124,7 @@ fn is_visible(namespace: &Namespace, node: usize, caller: &Caller) -> bool {
     let directory = namespace.node(node);
     match directory.export {
         Some(export) => namespace.exports()[export].is_open_to(caller.peer),
-        // Who may speak to this server at all sees where its domain is.
+        // Every client that may use this server sees its domain.
         None => {
             namespace.is_domain(node)
                 || directory
@@ -136,7 +135,7 @@ fn is_visible(namespace: &Namespace, node: usize, caller: &Caller) -> bool {
     }
 }
 
-/// The names that lead from the root to a directory.
+/// The names on the path from the root to a directory.
 pub(crate) fn path(namespace: &Namespace, mut node: usize) -> Vec<Name> {
     let mut path = Vec::new();
     while node != ROOT_NODE {

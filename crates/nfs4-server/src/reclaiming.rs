@@ -1,17 +1,17 @@
-//! Reclaims that are under way: the grace period does not end for others while there are any.
+//! Reclaims in progress: the grace period does not end for others while there are any.
 //!
-//! What must never enter: who may reclaim what.
+//! What must never enter: which client may reclaim what.
 
 use nfs4::NfsStat4;
 
 use crate::service::Service;
 use crate::state::{ClientId, Reclaim};
 
-/// An OPEN or LOCK that was admitted. If it reclaims by the grace period, it does so until this is dropped.
+/// An admitted OPEN or LOCK. If it reclaims under the grace period, the reclaim is in progress until this is dropped.
 pub(crate) struct Admitted<'s>(Option<&'s Service>);
 
 impl Service {
-    /// Decides whether an OPEN or LOCK may go on. What is returned is kept until it is entered in the tables.
+    /// Decides whether an OPEN or LOCK may continue. The caller keeps the result until the state is in the tables.
     ///
     /// # Errors
     /// Those of [`State::admit`](crate::state::State::admit).

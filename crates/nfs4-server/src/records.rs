@@ -11,32 +11,32 @@ use async_trait::async_trait;
 #[error("client records: {0}")]
 pub struct RecordError(pub String);
 
-/// What is kept of a client that holds state.
+/// The record of a client that holds state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientRecord {
-    /// Its own name for itself (`co_ownerid`).
+    /// The client's own name (`co_ownerid`).
     pub owner: Arc<[u8]>,
-    /// By what it is known again. Records of earlier versions do not say it.
+    /// How it is recognised. Records of earlier versions do not have this.
     pub known_by: Option<KnownBy>,
 }
 
-/// By what a client is known again under whose name somebody else could come.
+/// How a client is recognised, because another host could use its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownBy {
-    /// What the client said along with its name (`co_verifier`); others do not know it.
+    /// The verifier that the client sent with its name (`co_verifier`); other clients do not know it.
     pub verifier: [u8; 8],
     /// The network from which it introduced itself: an IPv4 address, or the upper 64 bits of an IPv6 address.
     pub network: IpAddr,
-    /// The user under whose credentials it did; none for AUTH_NONE.
+    /// The user of its credentials; `None` for AUTH_NONE.
     pub user: Option<u32>,
 }
 
-/// Where records of clients with state are kept across restarts.
+/// Stores records of clients with state across restarts.
 #[async_trait]
 pub trait ClientRecords: Send + Sync + 'static {
-    /// Puts a record on stable storage, in the place of an earlier one of the same owner. Adding one that is there is no error.
+    /// Writes a record to stable storage, replacing an earlier one of the same owner. Adding an existing one is not an error.
     async fn add(&self, record: ClientRecord) -> Result<(), RecordError>;
 
-    /// Forgets an owner. Removing one that is not there is no error.
+    /// Removes an owner's record. Removing a missing one is not an error.
     async fn remove(&self, owner: Arc<[u8]>) -> Result<(), RecordError>;
 }

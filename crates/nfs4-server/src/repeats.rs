@@ -1,9 +1,9 @@
-//! Requests that come again after their session has gone, usually because this server was started anew.
+//! Requests that are repeated after their session has gone, usually because this server restarted.
 //!
-//! What was carried out before is answered from what the file systems keep of it (RFC 8881, section 2.10.6.5), so that a
-//! client is not told that a directory exists which it has just made. Nothing is carried out here: a client whose request
-//! has done nothing is told that its session is gone, makes another one, and asks there. Operations that lead to what was
-//! changed, or tell of it, are answered as things are now.
+//! Requests that were executed before are answered from the records of the file systems (RFC 8881, section 2.10.6.5), so that a client does not get an error
+//! because a directory that it has just made exists. Nothing is executed here: if a request had no effect, the client is told that its session is gone,
+//! creates another one, and repeats the request there. Operations that lead to the changed objects, or read their attributes, are answered with the current
+//! state.
 //!
 //! What must never enter: how file systems recognise a request.
 
@@ -16,11 +16,11 @@ use crate::reply::{self, Reply};
 use crate::state::{ClientId, ReplySlot, SessionChannel};
 use crate::status::UNCERTAIN;
 
-/// For this part of a lease after a start clients are asked to wait for what cannot be told yet. Reclaiming has to be possible
-/// in what is left of the grace period.
+/// The part of a lease after a start in which clients are asked to wait when the outcome is unknown. The rest of the
+/// grace period must be long enough for reclaims.
 const WAIT_OF_LEASE: u32 = 4;
 
-/// Answers a request of a session that is not known. If it was not carried out, SEQUENCE says so.
+/// Answers a request of an unknown session. If it was not executed, SEQUENCE reports that.
 pub(crate) async fn answer(
     compound: &mut Compound<'_>,
     sequence: &SequenceArgs,
@@ -38,7 +38,7 @@ pub(crate) async fn answer(
     })
 }
 
-/// Whether a session can have executed a request of this size. A larger one only costs the time to look into it.
+/// Whether a session can have executed a request of this size. Checking a larger one would only take time.
 fn is_of_size(compound: &Compound<'_>) -> bool {
     let state = compound.service.state();
     let limits = state.limits();
@@ -46,9 +46,9 @@ fn is_of_size(compound: &Compound<'_>) -> bool {
         && compound.request_bytes <= limits.request_bytes as usize
 }
 
-/// Puts a request off of which nobody knows yet whether it was carried out (RFC 8881, sections 2.10.6.2 and 15.1.1.3): the
-/// client sends the same again, as if this one were still under way. So it stays known by its name, also if this server is
-/// started anew meanwhile. `None` when it must not be executed once more; its operation is to be delayed then.
+/// Delays a request with an unknown outcome (RFC 8881, sections 2.10.6.2 and 15.1.1.3): the client sends the same
+/// request again, as if this one were still in progress. So the request keeps its identifier, even if this server
+/// restarts meanwhile. `None` when it must not be executed again; then its operation is delayed instead.
 pub(crate) fn put_off(compound: &Compound<'_>, tag: &Bytes) -> Option<Rope> {
     let session = compound.session.filter(|_| compound.may_come_again)?;
     let service = compound.service;
@@ -62,16 +62,16 @@ pub(crate) fn put_off(compound: &Compound<'_>, tag: &Bytes) -> Option<Rope> {
     Some(reply.finish())
 }
 
-/// Whether an operation does the same when its request is executed once more.
+/// Whether an operation has the same effect when its request is executed again.
 pub(crate) fn may_come_again(operation: &ArgOp4, is_guarded: bool) -> bool {
     only_leads(operation) || is_change(operation, is_guarded)
 }
 
-/// The reply to a request that was carried out.
+/// The reply to a request that was executed.
 ///
 /// # Errors
-/// What SEQUENCE is to say: `BADSESSION` if the request was not carried out, `DELAY` if that cannot be told now. A client
-/// repeats a request whose SEQUENCE was delayed unchanged (RFC 8881, section 15.1.1.3).
+/// The status for SEQUENCE: `BADSESSION` if the request was not executed, `DELAY` if that is unknown now. A client
+/// repeats a request with a delayed SEQUENCE unchanged (RFC 8881, section 15.1.1.3).
 async fn repeated(
     compound: &mut Compound<'_>,
     sequence: &SequenceArgs,
@@ -107,8 +107,8 @@ async fn repeated(
     Ok(reply.finish())
 }
 
-/// What to say of a request while nobody can tell whether it was carried out. A client ends its session, and reclaims what it
-/// held, only when all its requests are answered. So not for long after a start is it asked to wait.
+/// The status of a request while its outcome is unknown. A client ends its session, and reclaims its state, only when
+/// all its requests are answered. So it is asked to wait only for a short time after a start.
 fn not_known(compound: &Compound<'_>) -> NfsStat4 {
     let service = compound.service;
     let patience = service.state().limits().lease / WAIT_OF_LEASE;
@@ -118,7 +118,7 @@ fn not_known(compound: &Compound<'_>) -> NfsStat4 {
     }
 }
 
-/// One operation of a request that comes again.
+/// Processes one operation of a repeated request.
 async fn step(compound: &mut Compound<'_>, operation: ArgOp4, answered: bool) -> ResOp4 {
     let number = operation.opnum();
     if compound.result_space < reply::needed_space(&operation) {
@@ -126,7 +126,7 @@ async fn step(compound: &mut Compound<'_>, operation: ArgOp4, answered: bool) ->
     }
     compound.begin_operation(&operation);
     match operation {
-        // It held, or nothing behind it would have been carried out.
+        // It succeeded before, because otherwise no later operation would have been executed.
         ArgOp4::Verify(_) | ArgOp4::Nverify(_) if !answered => {
             compound.is_guarded = true;
             match number == u32::from(Opnum::Verify) {
@@ -140,12 +140,12 @@ async fn step(compound: &mut Compound<'_>, operation: ArgOp4, answered: bool) ->
         operation if is_change(&operation, compound.is_guarded) || only_leads(&operation) => {
             ops::execute(compound, operation).await
         }
-        // What was not carried out of it by then never will be (RFC 8881, section 15.1.11.5).
+        // What was not executed by then never will be (RFC 8881, section 15.1.11.5).
         _ => ResOp4::Failed(number, NfsStat4::DeadSession),
     }
 }
 
-/// The session as far as the answer depends on it. How many slots it had is not known any more.
+/// The session, as far as the answer depends on it. Its number of slots is unknown.
 fn session_of(compound: &Compound<'_>, sequence: &SequenceArgs) -> SessionContext {
     let state = compound.service.state();
     let limits = state.limits();
@@ -163,13 +163,13 @@ fn session_of(compound: &Compound<'_>, sequence: &SequenceArgs) -> SessionContex
             session: sequence.sessionid,
             slot: sequence.slotid,
         },
-        // How often the numbers of its slot had started again is not known any more.
+        // The number of wraps of its slot's sequence number is unknown.
         number: u64::from(sequence.sequenceid),
         cache: sequence.cachethis,
     }
 }
 
-/// The result of SEQUENCE. The client is to learn from its next request that the session is gone.
+/// The result of SEQUENCE. The client's next request will show that the session is gone.
 fn accepted(args: &SequenceArgs) -> SequenceResOk {
     let highest = args.slotid.max(args.highest_slotid);
     SequenceResOk {
@@ -182,7 +182,7 @@ fn accepted(args: &SequenceArgs) -> SequenceResOk {
     }
 }
 
-/// Whether a request asks for anything that file systems keep.
+/// Whether a request contains an operation that file systems record.
 fn changes_something(args: &CompoundArgs) -> bool {
     let mut is_guarded = false;
     let mut operations = args.ops.clone().map_while(Result::ok);
@@ -192,13 +192,13 @@ fn changes_something(args: &CompoundArgs) -> bool {
     })
 }
 
-/// Whether an operation makes sure that attributes are what the client believes.
+/// Whether an operation verifies attributes that the client expects.
 pub(crate) fn is_guard(operation: &ArgOp4) -> bool {
     matches!(operation, ArgOp4::Verify(_) | ArgOp4::Nverify(_))
 }
 
-/// Whether file systems keep what an operation does. Setting attributes once more changes nothing, unless it depends on
-/// what they were.
+/// Whether file systems record an operation. Setting attributes again changes nothing, unless it depends on their
+/// earlier values.
 fn is_change(operation: &ArgOp4, is_guarded: bool) -> bool {
     match operation {
         ArgOp4::Create(_)
@@ -217,7 +217,7 @@ fn makes(how: &OpenFlag4) -> bool {
     matches!(how, OpenFlag4::Create(_))
 }
 
-/// Whether an operation does no more than lead to objects or tell of them.
+/// Whether an operation only leads to objects or reads their attributes.
 fn only_leads(operation: &ArgOp4) -> bool {
     matches!(
         operation,

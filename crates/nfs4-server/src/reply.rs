@@ -1,7 +1,7 @@
-//! The reply to a COMPOUND while it is written, and how large it may become (RFC 8881, section 2.10.6.4).
+//! Builds the reply to a COMPOUND, within its maximum size (RFC 8881, section 2.10.6.4).
 //!
-//! A reply never passes what the session allows. An operation whose result would make it do so fails, and
-//! one that changes something fails before it is begun, because nobody would learn what it did.
+//! A reply never exceeds the session's limit. An operation whose result would exceed it fails. An operation that
+//! changes something fails before it begins, because the client could not learn its result.
 
 use nfs4::{
     ArgOp4, CompoundArgs, CompoundReply, CompoundRes, NfsStat4, Operations, PROC_NULL, ResOp4,
@@ -11,34 +11,34 @@ use xdr::{Bytes, DecodeError, Reader, Rope, Writer};
 
 use crate::compound::Compound;
 
-/// Bytes of an RPC reply before the COMPOUND's body, AUTH_NONE verifier included (RFC 5531, section 9).
+/// The size of an RPC reply before the COMPOUND's body, AUTH_NONE verifier included (RFC 5531, section 9).
 const RPC_HEADER_BYTES: usize = 24;
 
-/// Bytes of the result of SEQUENCE: number, status, session, and five words.
+/// The size of the result of SEQUENCE: number, status, session, and five words.
 const SEQUENCE_BYTES: usize = 8 + 16 + 5 * 4;
 
-/// Bytes of the largest result without success that is always sent as it is: that of SETATTR, with number,
-/// status and an empty bitmap.
+/// The size of the largest unsuccessful result that is always sent completely: that of SETATTR, with number, status and
+/// an empty bitmap.
 const REFUSAL_BYTES: usize = 12;
 
-/// Bytes in the result of a READ, READDIR or the like besides what they carry, padding included.
+/// The size of the result of a READ, READDIR or similar without its payload, padding included.
 pub(crate) const PAYLOAD_FRAME_BYTES: usize = 32;
 
-/// Bytes that everything may take which carries no data: the reply to a session's first or last operation, to those that lead
-/// to objects, and attributes.
+/// The size reserved for a result without data: for creating or destroying a session, for operations that lead to
+/// objects, and for attributes.
 const PLAIN_RESULT_BYTES: usize = 256;
 
-/// Bytes that attributes may take, with names of owners.
+/// The size reserved for attributes, with names of owners.
 const ATTRIBUTES_BYTES: usize = 1024;
 
-/// Bytes of the longest target of a symbolic link.
+/// The maximum size of a symbolic link's target.
 const TARGET_BYTES: usize = 4096;
 
-/// Bytes of the largest value of an extended attribute.
+/// The maximum size of the value of an extended attribute.
 const XATTR_BYTES: usize = 64 << 10;
 
-/// About how many bytes the reply to a call may have, by what it asks for. To be known before it is executed, so that
-/// there is space for it. What is no call that could be executed has a small reply.
+/// The approximate maximum size of the reply to a call, by its operations. It must be known before execution, to
+/// reserve space. An invalid call has a small reply.
 #[must_use]
 pub fn largest_reply(record: &Bytes) -> usize {
     let operations = operations_of(Reader::new(record.clone())).ok().flatten();
@@ -89,7 +89,7 @@ impl Reply {
         Reply { writer, reply }
     }
 
-    /// The whole reply to a request that is refused before its first operation.
+    /// The complete reply to a request that is refused before its first operation.
     pub(crate) fn refusal(tag: &Bytes, status: NfsStat4) -> Rope {
         let refusal = CompoundRes::<ResOp4> {
             status,
@@ -101,7 +101,7 @@ impl Reply {
         writer.finish()
     }
 
-    /// Bytes that the reply will have at least, RPC header included, when SEQUENCE comes first.
+    /// The minimum size of the reply, RPC header included, when SEQUENCE comes first.
     pub(crate) fn smallest(&self, compound: &Compound<'_>) -> usize {
         let rest = if compound.is_last_operation() {
             0
@@ -111,7 +111,7 @@ impl Reply {
         RPC_HEADER_BYTES + self.writer.position() + SEQUENCE_BYTES + rest
     }
 
-    /// Bytes left for the body of the next successful result, whose number and status take eight.
+    /// The remaining bytes for the body of the next successful result, whose number and status take eight bytes.
     pub(crate) fn space(&self, compound: &Compound<'_>) -> usize {
         limit_of_success(compound).saturating_sub(self.writer.position() + 8)
     }
@@ -140,8 +140,8 @@ impl Reply {
     }
 }
 
-/// Bytes that the body of a successful result takes, for operations that change something; zero for others,
-/// which may be executed in vain.
+/// The size of the body of a successful result, for operations that change something. Zero for others, which may be
+/// executed in vain.
 pub(crate) fn needed_space(operation: &ArgOp4) -> usize {
     const STATEID: usize = 16;
     const CHANGE: usize = 20;
@@ -165,7 +165,7 @@ pub(crate) fn needed_space(operation: &ArgOp4) -> usize {
     }
 }
 
-/// Which of the session's two limits a reply was too big for.
+/// Which of the session's two limits the reply exceeds.
 pub(crate) fn too_big(compound: &Compound<'_>) -> NfsStat4 {
     match &compound.session {
         Some(session) => session.channel.too_big(session.cache),
@@ -173,8 +173,7 @@ pub(crate) fn too_big(compound: &Compound<'_>) -> NfsStat4 {
     }
 }
 
-/// Bytes that the reply may have after a successful result: the next result may be a refusal, which must
-/// still fit.
+/// The limit of the reply after a successful result: the next result may be a refusal, which must still fit.
 fn limit_of_success(compound: &Compound<'_>) -> usize {
     let reserve = if compound.is_last_operation() {
         0
@@ -184,7 +183,7 @@ fn limit_of_success(compound: &Compound<'_>) -> usize {
     limit(compound).saturating_sub(reserve)
 }
 
-/// Bytes that the whole `COMPOUND4res` may take.
+/// The limit of the whole `COMPOUND4res`.
 fn limit(compound: &Compound<'_>) -> usize {
     let limit = match &compound.session {
         Some(session) => session.channel.reply_bytes(session.cache),

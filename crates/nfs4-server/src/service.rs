@@ -1,4 +1,4 @@
-//! From an RPC call to an RPC reply, and the housekeeping that no client asks for.
+//! From an RPC call to an RPC reply, and periodic work.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -29,74 +29,74 @@ use crate::state::{
     ConnectionId, Departure, FileKey, KEY_BYTES, LayoutEnd, Limits, Release, State, StateCounts,
 };
 
-/// How the server presents itself to clients (RFC 8881, section 2.5).
+/// The identity of the server for clients (RFC 8881, section 2.5).
 #[derive(Clone)]
 pub struct Identity {
-    /// Names this server; each replica has its own, or clients would spread one session over
+    /// Names this server. Each replica has its own name, because clients would otherwise spread one session over
     /// several sites.
     pub server: Vec<u8>,
     /// The same at all replicas of a tree, so that clients may reclaim their state at another one.
     pub scope: Vec<u8>,
     /// Differs from that of every earlier start of this server.
     pub incarnation: u32,
-    /// Random bytes that nobody else knows, others at each start: the numbers of clients, sessions and states are derived from them.
+    /// Secret random bytes, different at each start: the numbers of clients, sessions and states are derived from them.
     pub key: [u8; KEY_BYTES],
-    /// This server's number among those with the same scope, where there are others: their clients may then come
-    /// here, as after a restart, and reclaim. `None` for a server on its own.
+    /// This server's number among those with the same scope, if there are others. Clients of the others may then come
+    /// here, as after a restart, and reclaim. `None` for a single server.
     pub place: Option<u16>,
 }
 
-/// What a service needs besides its name space.
+/// The parameters of a service besides its name space.
 pub struct ServiceOptions {
-    /// How it presents itself.
+    /// The identity for clients.
     pub identity: Identity,
-    /// Bounds and time limits.
+    /// Bounds and timeouts.
     pub limits: Limits,
     /// The clients that held state before the start.
     pub may_reclaim: Vec<ClientRecord>,
-    /// Where such records are kept.
+    /// Storage for such records.
     pub records: Arc<dyn ClientRecords>,
-    /// Told what happens.
+    /// Gets reports about operations.
     pub observer: Arc<dyn Observer>,
     /// Reads the clock.
     pub clock: fn() -> Instant,
 }
 
-/// One NFS server: its name space, and what it remembers of its clients.
+/// One NFS server: its name space, and its memory of its clients.
 pub struct Service {
-    /// For work that outlives the request that caused it.
+    /// For work that outlives its request.
     pub(crate) own: Weak<Service>,
     pub(crate) identity: Identity,
     pub(crate) namespace: Namespace,
-    /// What is served in place of a name space.
+    /// The data server that is served instead of a name space.
     pub(crate) data_server: Option<Arc<dyn DataServer>>,
     pub(crate) records: Arc<dyn ClientRecords>,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) callbacks: Callbacks,
-    /// Passed by requests that change both a file's state behind the file system and in the tables.
+    /// For requests that change a file's state both behind the file system boundary and in the tables.
     pub(crate) gates: Gates,
     pub(crate) moving: Moving,
     pub(crate) places: Places,
     pub(crate) forgetting: Forgetting,
-    /// Told when a request has ended that somebody may wait for.
+    /// Notified at the end of a request for which another task may wait.
     requests_end: watch::Sender<()>,
     clock: fn() -> Instant,
-    /// When this start began.
+    /// The time of this start.
     pub(crate) started: Instant,
     state: Mutex<State>,
     connections: Mutex<HashMap<ConnectionId, Open>>,
 }
 
-/// A connection, and when it was made as a data server counts that.
+/// A connection, and its number in the count of a data server.
 type Open = (Arc<dyn Connection>, Option<Connected>);
 
-/// Opens and locks of vanished clients that are let go at once: each may take as long as asking another site.
+/// The number of opens and locks of vanished clients that are released concurrently: each may need another site.
 const RELEASES_AT_ONCE: usize = 64;
-/// How often that is tried, and how long to wait in between.
+/// The number of attempts to release, and the pause between them.
 const RELEASE_ATTEMPTS: usize = 5;
 const RELEASE_PAUSE: Duration = Duration::from_secs(1);
 
-/// What is told of clients that are refused, and of their records, once and then in sums.
+/// Logs refused clients, and problems with their records, once and later with a count.
 static REFUSALS: Throttle = Throttle::new();
 const UNPRIVILEGED: throttle::Subject = ("a client is refused for its port", 0);
 const UNKNOWN: throttle::Subject = ("a client is refused for its address", 0);
@@ -109,8 +109,8 @@ impl Service {
         Service::serving(namespace, None, options)
     }
 
-    /// A service in the role of a data server: a client that shows a handle may do what it permits, from any address,
-    /// and nothing else is served.
+    /// A service in the role of a data server. A client with a handle may do what the handle permits, from any address.
+    /// Nothing else is served.
     #[must_use]
     pub fn of_data_server(server: Arc<dyn DataServer>, options: ServiceOptions) -> Arc<Service> {
         Service::serving(Namespace::empty(), Some(server), options)
@@ -150,7 +150,7 @@ impl Service {
         service
     }
 
-    /// Wakes those who wait for locks when other sites change them.
+    /// Wakes the waiters for locks when other sites change locks.
     fn watch_locks(&self) {
         for (tree, export) in self.namespace.exports().iter().enumerate() {
             let own = self.own.clone();
@@ -162,7 +162,7 @@ impl Service {
         }
     }
 
-    /// Has clients begin anew when others may have what they held.
+    /// Resets clients when others may have got their state.
     fn watch_losses(&self) {
         for export in self.namespace.exports() {
             let own = self.own.clone();
@@ -177,7 +177,7 @@ impl Service {
         }
     }
 
-    /// Passes on to clients what happens to layouts.
+    /// Passes events of layouts on to clients.
     fn watch_layouts(&self) {
         for export in self.namespace.exports() {
             let Some(layouts) = &export.layouts else {
@@ -198,7 +198,7 @@ impl Service {
         exports.iter().any(|export| export.layouts.is_some())
     }
 
-    /// Lets the file systems ask which clients are this server's.
+    /// Lets the file systems ask which clients belong to this server.
     fn answer_for_clients(&self) {
         for export in self.namespace.exports() {
             let own = self.own.clone();
@@ -216,8 +216,7 @@ impl Service {
         }
     }
 
-    /// Answers one RPC call. `None` when the bytes are no call that could be answered; the
-    /// connection is then of no use any more.
+    /// Answers one RPC call. `None` when the bytes are not a valid call; then the connection must be closed.
     pub async fn call(&self, connection: &Arc<dyn Connection>, record: Bytes) -> Option<Rope> {
         let request_bytes = record.len();
         let mut reader = Reader::new(record);
@@ -254,8 +253,8 @@ impl Service {
         Some(encode_reply(&header, Some(&body)))
     }
 
-    /// Whether nothing but NULL is answered to a client, because no export is for it: else it could make sessions, use up
-    /// what is kept for clients, and speak in the name of others.
+    /// Whether a client gets answers only to NULL, because no export admits it. Otherwise it could create sessions, use
+    /// up the resources for clients, and act in the name of others.
     fn refuses(&self, peer: SocketAddr) -> bool {
         let (subject, remedy) = match self.namespace.admission_of(peer) {
             Admission::Admitted => return false,
@@ -271,20 +270,20 @@ impl Service {
         true
     }
 
-    /// Where clients are connected from.
+    /// The addresses of connected clients.
     pub(crate) fn peers(&self) -> Vec<SocketAddr> {
         let connections = lock(&self.connections);
         let peers = connections.values().map(|(all, _)| canonical(all.peer()));
         peers.collect()
     }
 
-    /// Makes a connection known, so that clients can be called back over it.
+    /// Registers a connection, so that clients can be called over it.
     pub fn connection_opened(&self, connection: Arc<dyn Connection>) {
         let connected = self.data_server.as_ref().map(|server| server.connected());
         lock(&self.connections).insert(connection.id(), (connection, connected));
     }
 
-    /// When a connection was made, as the data server counts that; nothing where it is gone.
+    /// The number of a connection in the data server's count; `None` if it is gone.
     pub(crate) fn connected(&self, connection: ConnectionId) -> Option<Connected> {
         let connections = lock(&self.connections);
         connections.get(&connection)?.1
@@ -296,10 +295,9 @@ impl Service {
         self.state().connection_closed(connection);
     }
 
-    /// Drops expired clients, ends the grace period when its time has come, and lets file systems forget what requests of
-    /// ended sessions have done. To be called about once a second. What
-    /// is returned gives back what they held, which may take as long as asking other sites does; the next call must not
-    /// wait for it.
+    /// Drops expired clients, ends the grace period when it is time, and lets file systems forget requests of ended
+    /// sessions. Call it about once a second. The returned future releases the clients' state, which may need other
+    /// sites; the next call must not wait for it.
     pub fn housekeep(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
         self.forget_waiters();
         let now = self.now();
@@ -319,13 +317,13 @@ impl Service {
         }
     }
 
-    /// Lets go what is not reclaimed any more.
+    /// Releases state that was not reclaimed in time.
     async fn end_grace(&self, over: Option<Vec<Departure>>) {
         let Some(records) = over else { return };
         self.see_off(records).await;
-        // One that stood still would get what others had in between and gave back.
+        // A reclaim that was delayed could otherwise get state that another client had in between and released.
         self.until(|state| !state.is_reclaiming()).await;
-        // Without clients that may come back there was none, though what reclaims wait for ends all the same.
+        // Without clients to wait for there was no grace period, but operations that wait for reclaims must still be told of its end.
         if self.in_grace() && !self.namespace.exports().is_empty() {
             tracing::info!("the grace period is over: nothing more can be reclaimed");
         }
@@ -337,31 +335,31 @@ impl Service {
         }
     }
 
-    /// Which of these clients, by the names that file systems know them by, are not this server's. They may not
-    /// reclaim anything here from now on: when no other server has them either, what they held is given up.
+    /// Which of these clients, by their names for file systems, do not belong to this server. From now on they may not
+    /// reclaim anything here. If no other server has them either, their state is given up.
     #[must_use]
     pub fn absent(&self, clients: &[Arc<[u8]>]) -> Vec<Arc<[u8]>> {
         let now = self.now();
         self.state().absent(clients, now)
     }
 
-    /// Forgets all clients, as a restart would, and closes what they have open here; their locks stay for them
-    /// to reclaim. To be called when this server has been out of touch for so long that its clients may have gone
-    /// to others. Nothing is under way for any of them afterwards.
+    /// Forgets all clients, as a restart would, and closes their files here; their locks stay for them to reclaim. Call
+    /// this when this server has been cut off for so long that its clients may have gone to others. When it returns, no
+    /// request of them is running.
     pub async fn forget_clients(&self) {
         let departures = self.state().forget_clients();
         self.see_off(departures).await;
-        // Some may have gone before.
+        // Some clients may have gone earlier.
         self.until(|state| !state.is_any_executing()).await;
     }
 
-    /// What may be kept for clients, in bytes.
+    /// The maximum memory for clients, in bytes.
     #[must_use]
     pub fn memory_limit(&self) -> u64 {
         self.state().limits().memory_bytes
     }
 
-    /// How much is remembered of clients.
+    /// The amount of state of clients.
     #[must_use]
     pub fn counts(&self) -> StateCounts {
         self.state().counts()
@@ -373,7 +371,7 @@ impl Service {
         self.state().in_grace()
     }
 
-    /// What is served.
+    /// The exported name space.
     #[must_use]
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
@@ -395,7 +393,7 @@ impl Service {
             .map(|(connection, _)| connection.clone())
     }
 
-    /// Lets go what clients held that have gone: of each by itself, so that none waits for another one.
+    /// Releases the state of clients that have gone. Each is released independently, so that none waits for another.
     pub(crate) async fn see_off(&self, departures: impl IntoIterator<Item = Departure>) {
         for one in self.begin_to_see_off(departures) {
             if let Err(error) = one.await {
@@ -404,7 +402,7 @@ impl Service {
         }
     }
 
-    /// The same, which comes to its end though nobody waits for it.
+    /// The same, but it completes even if no task waits for it.
     pub(crate) fn begin_to_see_off(
         &self,
         departures: impl IntoIterator<Item = Departure>,
@@ -416,12 +414,12 @@ impl Service {
             .collect()
     }
 
-    /// A request has ended that somebody may wait for.
+    /// Notifies of the end of a request for which another task may wait.
     pub(crate) fn request_has_ended(&self) {
         self.requests_end.send_replace(());
     }
 
-    /// Waits for what the end of a request brings about.
+    /// Waits until a condition holds that the end of a request may cause.
     pub(crate) async fn until(&self, holds: impl Fn(&State) -> bool) {
         let mut end = self.requests_end.subscribe();
         while !holds(&self.state()) {
@@ -431,7 +429,7 @@ impl Service {
     }
 
     async fn see_off_one(&self, departure: Departure) {
-        // A write that is under way must not arrive when somebody else has the lock.
+        // A write in progress must not arrive after another client got the lock.
         self.until(|state| !state.is_executing(&departure)).await;
         loop {
             let releases = self.state().next_releases(&departure);
@@ -442,7 +440,7 @@ impl Service {
         }
     }
 
-    /// Lets go what vanished state held behind the file system boundary.
+    /// Releases state of vanished clients behind the file system boundary.
     pub(crate) async fn release(&self, releases: Vec<Release>) {
         let mut under_way = JoinSet::new();
         for release in releases.into_iter().filter(|release| self.lets_go(release)) {
@@ -456,7 +454,7 @@ impl Service {
         while under_way.join_next().await.is_some() {}
     }
 
-    /// Lets one thing go. Nobody else would do it, so a file system that is busy is asked again.
+    /// Releases one item. No other code would do it, so a busy file system is asked again.
     async fn let_go(&self, release: Release) {
         for attempt in 1.. {
             match self.try_to_let_go(&release).await {
@@ -512,8 +510,8 @@ impl Service {
     }
 }
 
-/// Whether nobody may be given anything of the client before this has ended: a lost layout, on which the rest may stand, and a record, by
-/// which the client could reclaim after a crash.
+/// Whether no other client may get this client's state before this is complete: a lost layout, on which later state may
+/// depend, and a record, with which the client could reclaim after a crash.
 fn comes_before_others(release: &Release) -> bool {
     matches!(
         release,
@@ -521,7 +519,7 @@ fn comes_before_others(release: &Release) -> bool {
     )
 }
 
-/// Locks a mutex whose guarded data stays whole even if a holder panicked.
+/// Locks a mutex whose data stays consistent even if a holder panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The one place where a file system's refusal becomes an NFS status.
+//! The only conversion of file system errors into NFS statuses.
 
 use std::time::Instant;
 
@@ -6,12 +6,12 @@ use nfs4::NfsStat4;
 use throttle::Throttle;
 use vfs::{Error, NameError};
 
-/// What is told of failing storage, which fails many operations. Like the log itself, one for the whole process.
+/// Logs failing storage, which makes many operations fail. One for the whole process, like the log itself.
 static FAILURES: Throttle = Throttle::new();
 const FAILED: throttle::Subject = ("storage failed an operation", 0);
 
-/// Stands for [`Error::Uncertain`] until the request is answered. Only SEQUENCE answers so by itself, and no result of
-/// SEQUENCE is looked at for this.
+/// Stands for [`Error::Uncertain`] until the request is answered. Only SEQUENCE itself uses this status in answers, and
+/// its results are not compared with it.
 pub(crate) const UNCERTAIN: NfsStat4 = NfsStat4::RetryUncachedRep;
 
 /// The status that tells a client about `error` (RFC 8881, section 15.1).
@@ -41,8 +41,7 @@ pub(crate) fn status_of(error: &Error) -> NfsStat4 {
         Error::Locked(_) => NfsStat4::Locked,
         Error::Grace => NfsStat4::Grace,
         Error::Delay => NfsStat4::Delay,
-        // These two are about the whole request. No operation has such a status; what SEQUENCE says of them is decided
-        // in `repeats`.
+        // These two concern the whole request. No operation has such a status; `repeats` decides what SEQUENCE answers.
         Error::NotCarriedOut => NfsStat4::DeadSession,
         Error::Uncertain => UNCERTAIN,
         Error::NotSupported => NfsStat4::NotSupp,
@@ -55,7 +54,7 @@ pub(crate) fn status_of(error: &Error) -> NfsStat4 {
     }
 }
 
-/// The status for bytes that cannot be a name.
+/// The status for bytes that are not a valid name.
 pub(crate) fn status_of_name(error: NameError) -> NfsStat4 {
     match error {
         NameError::Empty => NfsStat4::Inval,
@@ -65,7 +64,7 @@ pub(crate) fn status_of_name(error: NameError) -> NfsStat4 {
     }
 }
 
-/// Turns file system results into operation results.
+/// Converts file system results into operation results.
 pub(crate) trait OrStatus<T> {
     /// Maps the error.
     fn or_status(self) -> Result<T, NfsStat4>;

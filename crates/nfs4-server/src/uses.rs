@@ -1,9 +1,9 @@
-//! Requests on data that an open allows. The open lasts until they have ended: when it has been closed, or allows less, others are let in
-//! who deny what it allowed, and nothing may arrive then that rests on it (RFC 8881, section 9.7). Requests on different slots have no
-//! order (section 2.10.6.1), so a client can send a WRITE and the CLOSE of its open at the same time. What is still allowed behind a
-//! downgrade goes on meanwhile: clients send one whenever one of several users of an open is done.
+//! Requests on data that an open allows. The open lasts until they have ended. After it is closed or downgraded, opens that deny its former access are
+//! admitted, and no request that depends on it may arrive then (RFC 8881, section 9.7). Requests on different slots have no order (section 2.10.6.1), so a
+//! client can send a WRITE and the CLOSE of its open at the same time. Requests that are still allowed after a downgrade continue: clients send a downgrade
+//! whenever one of several users of an open has finished.
 //!
-//! Nothing waits at the end of a byte-range lock: it is advisory, and keeps nobody from writing but those who ask for it.
+//! The end of a byte-range lock waits for nothing: locks are advisory, and only stop clients that ask for them.
 //!
 //! What must never enter: which requests an open allows.
 
@@ -12,22 +12,22 @@ use vfs::Share;
 use crate::service::Service;
 use crate::state::{OpenFile, StateidUse};
 
-/// A request on data by the right of an open, until this is dropped.
+/// A request on data under an open, until this is dropped.
 pub(crate) struct Use<'s> {
     service: &'s Service,
     key: u64,
     wanted: StateidUse,
 }
 
-/// An open that is being closed or downgraded, until this is dropped: no request on data is under way by its right, or begins, that is
-/// not allowed afterwards.
+/// An open that is being closed or downgraded, until this is dropped: no request on data that is not allowed afterwards
+/// is running under it, or can begin.
 pub(crate) struct Ending<'s> {
     service: &'s Service,
     open: &'s OpenFile,
 }
 
 impl Service {
-    /// Ends, when it is dropped, a request on data that was [begun](crate::state::State::begin_use).
+    /// Wraps a request on data that was [begun](crate::state::State::begin_use); dropping the result ends it.
     pub(crate) fn use_begun(&self, key: u64, wanted: StateidUse) -> Use<'_> {
         Use {
             service: self,
@@ -36,7 +36,7 @@ impl Service {
         }
     }
 
-    /// Waits for the end of all requests on data by the right of an open that are not allowed by what will be `left` of it.
+    /// Waits for the end of all requests on data under an open that `left` does not allow.
     pub(crate) async fn end_uses<'s>(&'s self, open: &'s OpenFile, left: Share) -> Ending<'s> {
         let ending = Ending {
             service: self,

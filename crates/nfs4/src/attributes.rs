@@ -1,5 +1,5 @@
 //! Attributes of objects: their numbers, the types only they have, and their
-//! values together. Which of them an object has is a server matter.
+//! values together. Servers decide which attributes an object has.
 
 mod number;
 mod types;

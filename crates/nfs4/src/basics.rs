@@ -9,7 +9,7 @@ pub const FHSIZE: usize = 128;
 /// The longest owner, client or server identifier, in bytes: `NFS4_OPAQUE_LIMIT`.
 pub const OPAQUE_LIMIT: usize = 1024;
 /// The longest file name that is decoded, in bytes. Far above what file systems
-/// allow, so that these get to refuse a long name with the proper status.
+/// allow, so that these can refuse a long name with the proper status.
 pub const COMPONENT_MAX: usize = 4096;
 /// The longest text that is decoded, in bytes: tags, users, host names.
 pub const TEXT_MAX: usize = 4096;
@@ -34,20 +34,20 @@ pub type Changeid4 = u64;
 pub type Mode4 = u32;
 
 xdr_newtype! {
-    /// A file handle: names an object for as long as the server says.
+    /// A file handle: names an object as long as the server keeps it valid.
     #[derive(Clone, PartialEq, Eq, Hash, Default)]
     pub struct NfsFh4(pub Bytes [<= FHSIZE]);
 }
 
 xdr_newtype! {
-    /// One name in a directory, as raw bytes. Clients send UTF-8 mostly, but
-    /// RFC 8881, section 14, lets servers take names as they come.
+    /// One name in a directory, as raw bytes. Clients mostly send UTF-8, but
+    /// RFC 8881, section 14, allows servers to accept any bytes.
     #[derive(Clone, PartialEq, Eq, Hash, Default)]
     pub struct Component4(pub Bytes [<= COMPONENT_MAX]);
 }
 
 xdr_newtype! {
-    /// Text that ought to be UTF-8 and is not checked here: users, host names.
+    /// Text that should be UTF-8 but is not checked here: users, host names.
     #[derive(Clone, PartialEq, Eq, Hash, Default)]
     pub struct Utf8str(pub Bytes [<= TEXT_MAX]);
 }
@@ -72,7 +72,7 @@ impl Component4 {
 }
 
 impl Utf8str {
-    /// The text, if it is what it ought to be.
+    /// The text, if it is valid.
     pub fn as_str(&self) -> Option<&str> {
         std::str::from_utf8(&self.0).ok()
     }
@@ -129,14 +129,14 @@ xdr_struct! {
     pub struct Stateid4 {
         /// Version of the state; zero means "the newest" when a client sends it.
         pub seqid: u32,
-        /// Which state.
+        /// The state.
         pub other: [u8; 12],
     }
 }
 
 /// The special stateids of RFC 8881, section 8.2.3.
 impl Stateid4 {
-    /// No state at all: access subject to everybody's share reservations.
+    /// No state: the access is subject to all share reservations.
     pub const ANONYMOUS: Self = Self {
         seqid: 0,
         other: [0; 12],
@@ -177,7 +177,7 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// How the change number of a directory moved during an operation.
+    /// The change attribute of a directory before and after an operation.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct ChangeInfo4 {
         /// True when nothing else can have changed the directory in between.
@@ -215,9 +215,9 @@ xdr_struct! {
     /// Attributes in their encoded form; `attributes` looks inside.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Fattr4 {
-        /// Which attributes are present.
+        /// The attributes that are present.
         pub attrmask: crate::Bitmap4,
-        /// Their values, one after the other in ascending order.
+        /// Their values, one after another in ascending order.
         pub attr_vals: Bytes [<= ATTRLIST_MAX],
     }
 }
@@ -226,10 +226,10 @@ xdr_struct! {
 pub const ATTRLIST_MAX: usize = 256 * 1024;
 
 xdr_struct! {
-    /// Who opened or locked something: a name that a client chose.
+    /// The owner of an open or a lock: a name that a client chose.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub struct StateOwner4 {
-        /// The client. In NFSv4.1 the session says which; the field is ignored
+        /// The client. In NFSv4.1 the session identifies it; the field is ignored
         /// (RFC 8881, section 18.16.3).
         pub clientid: Clientid4,
         /// The name within the client.
@@ -238,7 +238,7 @@ xdr_struct! {
 }
 
 xdr_enum! {
-    /// What an object is, `nfs_ftype4`.
+    /// The type of an object, `nfs_ftype4`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum NfsFtype4 {
         /// A regular file.

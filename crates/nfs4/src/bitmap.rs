@@ -1,5 +1,5 @@
-//! Sets of small numbers, chiefly of attributes: `bitmap4`. Which attribute a
-//! number stands for is not known here.
+//! Sets of small numbers, mainly of attributes: `bitmap4`. The meaning of a
+//! number is not known here.
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr, Sub};
@@ -19,7 +19,7 @@ pub struct Bitmap4 {
 }
 
 impl Bitmap4 {
-    /// The words that are held. Today's attributes fill three.
+    /// The words of the set. Today's attributes need three.
     pub const WORDS: usize = 8;
     /// The most words that are decoded.
     const DECODED_WORDS_MAX: usize = 1024;
@@ -122,7 +122,7 @@ impl Bitmap4 {
     }
 }
 
-/// What both sets hold.
+/// The intersection of both sets.
 impl BitAnd for Bitmap4 {
     type Output = Self;
 
@@ -131,7 +131,7 @@ impl BitAnd for Bitmap4 {
     }
 }
 
-/// What either set holds.
+/// The union of both sets.
 impl BitOr for Bitmap4 {
     type Output = Self;
 
@@ -140,7 +140,7 @@ impl BitOr for Bitmap4 {
     }
 }
 
-/// What the first set holds and the second does not.
+/// The members of the first set that the second does not have.
 impl Sub for Bitmap4 {
     type Output = Self;
 
@@ -169,8 +169,8 @@ impl Encode for Bitmap4 {
     }
 }
 
-/// A peer may ask about numbers that nobody has given a meaning yet (RFC 8881, section 5.3). Those that
-/// cannot be held become the largest that can, which has no meaning either, so that they are not
+/// A peer may ask about numbers without a defined meaning (RFC 8881, section 5.3). Numbers that are
+/// too large become the largest possible number, which has no meaning either, so that they are not
 /// overlooked.
 impl Decode for Bitmap4 {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {

@@ -14,8 +14,8 @@ use crate::{
 };
 
 /// The version of the callback program. RFC 5662 says 1 and implementations use
-/// it, although the text of RFC 8881, section 18.36.3, speaks of 4. The number
-/// of the program is chosen by the client in CREATE_SESSION.
+/// it, although the text of RFC 8881, section 18.36.3, says 4. The client
+/// chooses the program number in CREATE_SESSION.
 pub const VERSION: u32 = 1;
 /// The procedure that does nothing.
 pub const PROC_NULL: u32 = 0;
@@ -26,7 +26,7 @@ pub const PROC_COMPOUND: u32 = 1;
 const REFERRING_MAX: usize = 1024;
 
 xdr_enum! {
-    /// Which operation, `nfs_cb_opnum4`.
+    /// The number of an operation, `nfs_cb_opnum4`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub enum CbOpnum {
         /// CB_GETATTR (RFC 8881, section 20.1).
@@ -66,7 +66,7 @@ xdr_struct! {
     pub struct CbGetattrArgs {
         /// The file.
         pub fh: NfsFh4,
-        /// Which attributes.
+        /// The attributes.
         pub attr_request: Bitmap4,
     }
 }
@@ -89,19 +89,19 @@ xdr_struct! {
     /// CB_LAYOUTRECALL: asks for layouts back.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct CbLayoutrecallArgs {
-        /// Of which kind, of [`crate::layout_type`].
+        /// The kind, of [`crate::layout_type`].
         pub layout_type: u32,
-        /// Those for what.
+        /// The I/O mode of the layouts.
         pub iomode: LayoutIomode4,
-        /// Whether the layout has changed, so that writing back by the old one is of no use.
+        /// Whether the layout has changed, so that writing back by the old one is useless.
         pub changed: bool,
-        /// Which of them.
+        /// The layouts that it concerns.
         pub recall: Layoutrecall4,
     }
 }
 
 xdr_union! {
-    /// Which layouts are asked for, `layoutrecall4`.
+    /// The recalled layouts, `layoutrecall4`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub enum Layoutrecall4 {
         /// LAYOUTRECALL4_FILE: of a file.
@@ -114,14 +114,14 @@ xdr_union! {
 }
 
 xdr_struct! {
-    /// What is asked for of one file, `layoutrecall_file4`.
+    /// The recalled part of one file, `layoutrecall_file4`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct LayoutrecallFile4 {
         /// The file.
         pub fh: NfsFh4,
         /// The first byte.
         pub offset: Offset4,
-        /// How many bytes; all ones for all that follow.
+        /// The number of bytes; all ones for all that follow.
         pub length: Length4,
         /// The client's layouts of the file, with the sequence number of this recall.
         pub stateid: Stateid4,
@@ -143,7 +143,7 @@ xdr_struct! {
     pub struct Notify4 {
         /// The kind, one bit of [`NotifyDeviceidType4`].
         pub mask: Bitmap4,
-        /// What the kind says: [`NotifyDeviceidDelete4`] or [`NotifyDeviceidChange4`].
+        /// The body for this kind: [`NotifyDeviceidDelete4`] or [`NotifyDeviceidChange4`].
         pub values: Bytes [<= NOTIFY_MAX],
     }
 }
@@ -152,7 +152,7 @@ xdr_struct! {
 const NOTIFY_MAX: usize = 4096;
 
 xdr_enum! {
-    /// What may happen to a device, `notify_deviceid_type4`; also the bits of the masks that name it.
+    /// The change of a device, `notify_deviceid_type4`; also the bits of the masks for it.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum NotifyDeviceidType4 {
         /// NOTIFY_DEVICEID4_CHANGE: it is somewhere else.
@@ -163,10 +163,10 @@ xdr_enum! {
 }
 
 xdr_struct! {
-    /// A device is no more, `notify_deviceid_delete4`.
+    /// A device was deleted, `notify_deviceid_delete4`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct NotifyDeviceidDelete4 {
-        /// Of which kind of layout.
+        /// The kind of layout.
         pub layout_type: u32,
         /// The device.
         pub deviceid: Deviceid4,
@@ -174,14 +174,14 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// A device is somewhere else, `notify_deviceid_change4`.
+    /// A device has another address, `notify_deviceid_change4`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct NotifyDeviceidChange4 {
-        /// Of which kind of layout.
+        /// The kind of layout.
         pub layout_type: u32,
         /// The device.
         pub deviceid: Deviceid4,
-        /// Whether the client must not use what it knew any more.
+        /// Whether the client must not use its old information any more.
         pub immediate: bool,
     }
 }
@@ -190,9 +190,9 @@ xdr_struct! {
     /// CB_RECALL_ANY: asks for delegations back until few enough are held.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct CbRecallAnyArgs {
-        /// How many may be kept.
+        /// The number that may be kept.
         pub objects_to_keep: u32,
-        /// Of which kinds, bits of `RCA4_TYPE_MASK`.
+        /// The kinds, bits of `RCA4_TYPE_MASK`.
         pub type_mask: Bitmap4,
     }
 }
@@ -207,7 +207,7 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// CB_SEQUENCE: says to which session and slot a request belongs.
+    /// CB_SEQUENCE: gives the session and the slot of a request.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct CbSequenceArgs {
         /// The session.
@@ -216,11 +216,11 @@ xdr_struct! {
         pub sequenceid: Sequenceid4,
         /// The slot of the back channel.
         pub slotid: Slotid4,
-        /// The highest slot that the server has a request outstanding on.
+        /// The highest slot with an outstanding request of the server.
         pub highest_slotid: Slotid4,
         /// True when the reply must be kept.
         pub cachethis: bool,
-        /// Requests of the client whose replies it should await first.
+        /// Requests of the client; it should wait for their replies first.
         pub referring_call_lists: Vec<ReferringCallList4> [<= REFERRING_MAX],
     }
 }
@@ -259,7 +259,7 @@ xdr_struct! {
         pub slotid: Slotid4,
         /// The highest slot that the client keeps.
         pub highest_slotid: Slotid4,
-        /// The highest slot that the client would like to be used.
+        /// The highest slot that the client wants to be used.
         pub target_highest_slotid: Slotid4,
     }
 }
@@ -270,7 +270,7 @@ xdr_struct! {
     pub struct CbNotifyLockArgs {
         /// The file.
         pub fh: NfsFh4,
-        /// Who wanted the lock.
+        /// The owner that wanted the lock.
         pub lock_owner: StateOwner4,
     }
 }
@@ -307,9 +307,9 @@ pub struct CbCompoundArgs {
     pub tag: Bytes,
     /// The minor version that the operations belong to.
     pub minorversion: u32,
-    /// Of NFSv4.0; ignored since.
+    /// From NFSv4.0; ignored since then.
     pub callback_ident: u32,
-    /// How many operations the server announces.
+    /// The announced number of operations.
     pub count: u32,
     /// The operations.
     pub ops: Operations<CbArgOp4>,
@@ -357,5 +357,5 @@ impl Encode for CbCompoundCall {
 }
 
 /// The reply to a callback, `CB_COMPOUND4res`. Clients can write one with
-/// [`crate::CompoundReply`] too.
+/// [`crate::CompoundReply`], too.
 pub type CbCompoundRes = CompoundRes<CbResOp4>;

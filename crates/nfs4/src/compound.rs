@@ -28,7 +28,7 @@ impl<A: OpArgs> Operations<A> {
         }
     }
 
-    /// What was not decoded yet, as it came; nothing where nothing more can be decoded.
+    /// The bytes that are not decoded yet; empty if nothing more can be decoded.
     #[must_use]
     pub fn undecoded(&self) -> Bytes {
         self.reader
@@ -63,7 +63,7 @@ pub struct CompoundArgs {
     pub tag: Bytes,
     /// The minor version that the operations belong to.
     pub minorversion: u32,
-    /// How many operations the client announces.
+    /// The announced number of operations.
     pub count: u32,
     /// The operations.
     pub ops: Operations<ArgOp4>,
@@ -110,7 +110,7 @@ impl Encode for CompoundCall {
 /// A received reply, `COMPOUND4res`, or a whole one to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompoundRes<R = ResOp4> {
-    /// How the last operation ended.
+    /// The status of the last operation.
     pub status: NfsStat4,
     /// The comment of the request.
     pub tag: Bytes,
@@ -136,7 +136,7 @@ impl<R: OpResult> Decode for CompoundRes<R> {
     }
 }
 
-/// A reply that is being written, one result after the other.
+/// A reply that is being written, one result after another.
 ///
 /// The status and the number of results precede the results on the wire and are
 /// filled in by [`finish`](Self::finish).
@@ -152,7 +152,7 @@ pub struct CompoundReply {
 /// The result does not fit into the reply; it was not written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DoesNotFit {
-    /// Bytes that the result would have taken.
+    /// The number of bytes of the result.
     pub size: usize,
 }
 
@@ -179,7 +179,7 @@ impl CompoundReply {
         self.status = result.status();
     }
 
-    /// Appends a result unless that would take `w` past `limit`, a value of
+    /// Appends a result unless `w` would then exceed `limit`, a value of
     /// [`Writer::position`]. If it would, nothing is changed.
     pub fn push_within<R: OpResult>(
         &mut self,
@@ -199,7 +199,7 @@ impl CompoundReply {
         Ok(())
     }
 
-    /// How many results there are.
+    /// The number of results.
     pub fn len(&self) -> u32 {
         self.count
     }
@@ -215,7 +215,7 @@ impl CompoundReply {
         self.finish_with(w, status)
     }
 
-    /// Completes the reply with a status of its own, for requests that are
+    /// Completes the reply with another status, for requests that are
     /// refused before their first operation.
     pub fn finish_with(self, w: &mut Writer, status: NfsStat4) -> NfsStat4 {
         w.patch_u32(self.status_at, status.into());

@@ -1,13 +1,13 @@
-//! Delegations as they travel: the unions in the results of OPEN and
+//! Delegations as they are sent: the unions in the results of OPEN and
 //! WANT_DELEGATION, and the operations that give delegations back (RFC 8881,
-//! sections 18.5, 18.6, 18.39 and 18.49). When to grant one is a server matter.
+//! sections 18.5, 18.6, 18.39 and 18.49). Servers decide when to grant one.
 
 use xdr::{xdr_enum, xdr_struct, xdr_union};
 
 use crate::{Bitmap4, Clientid4, Nfstime4, Stateid4, Utf8str, Verifier4};
 
 xdr_enum! {
-    /// Which kind of delegation, `open_delegation_type4`.
+    /// The kind of a delegation, `open_delegation_type4`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum OpenDelegationType4 {
         /// None.
@@ -16,7 +16,7 @@ xdr_enum! {
         Read = 1,
         /// No opens need be sent.
         Write = 2,
-        /// None, and the reason is told.
+        /// None, with a reason.
         NoneExt = 3,
     }
 }
@@ -31,7 +31,7 @@ xdr_union! {
         1 => Read(OpenReadDelegation4),
         /// For writing.
         2 => Write(OpenWriteDelegation4),
-        /// None, and why. Only for clients that stated a wish.
+        /// None, with a reason. Only for clients that asked for a delegation.
         3 => NoneExt(OpenNoneDelegation4),
     }
 }
@@ -44,7 +44,7 @@ xdr_struct! {
         pub stateid: Stateid4,
         /// True when it should be returned at once.
         pub recall: bool,
-        /// Who may open the file without asking.
+        /// The users that may open the file without asking the server.
         pub permissions: Nfsace4,
     }
 }
@@ -57,9 +57,9 @@ xdr_struct! {
         pub stateid: Stateid4,
         /// True when it should be returned at once.
         pub recall: bool,
-        /// How far the file may grow before data must be written back.
+        /// The size up to which the file may grow before data must be written back.
         pub space_limit: NfsSpaceLimit4,
-        /// Who may open the file without asking.
+        /// The users that may open the file without asking the server.
         pub permissions: Nfsace4,
     }
 }
@@ -92,7 +92,7 @@ xdr_union! {
 }
 
 xdr_union! {
-    /// How far a delegated file may grow, `nfs_space_limit4`.
+    /// The size up to which a delegated file may grow, `nfs_space_limit4`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum NfsSpaceLimit4 {
         /// To this size in bytes.
@@ -121,9 +121,9 @@ xdr_struct! {
         pub acetype: u32,
         /// How it is inherited.
         pub flag: u32,
-        /// Which accesses it is about.
+        /// The accesses that it covers.
         pub access_mask: u32,
-        /// Whom it is about.
+        /// The subject that it covers.
         pub who: Utf8str,
     }
 }
@@ -132,7 +132,7 @@ xdr_struct! {
     /// DELEGPURGE: gives up delegations that await recovery.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct DelegpurgeArgs {
-        /// Of NFSv4.0; ignored since.
+        /// From NFSv4.0; ignored since then.
         pub clientid: Clientid4,
     }
 }
@@ -152,13 +152,13 @@ xdr_struct! {
     pub struct WantDelegationArgs {
         /// The wish, bits of [`crate::share`].
         pub want: u32,
-        /// By what right.
+        /// The claim.
         pub claim: DelegClaim4,
     }
 }
 
 xdr_union! {
-    /// By what right a delegation is asked for, `deleg_claim4`. The numbers are
+    /// The claim to a delegation, `deleg_claim4`. The numbers are
     /// those of [`crate::OpenClaim4`].
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum DelegClaim4 {
@@ -175,17 +175,17 @@ xdr_struct! {
     /// GET_DIR_DELEGATION: asks for a delegation of the current directory.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct GetDirDelegationArgs {
-        /// True when the client wants to be told when one becomes available.
+        /// True when the client wants a notification when one becomes available.
         pub signal_deleg_avail: bool,
-        /// Which changes it wants to be told, bits of `notify_type4`.
+        /// The changes that it wants to be notified of, bits of `notify_type4`.
         pub notification_types: Bitmap4,
         /// How long changes of children's attributes may be held back.
         pub child_attr_delay: Nfstime4,
         /// How long changes of the directory's attributes may be held back.
         pub dir_attr_delay: Nfstime4,
-        /// Which attributes of children are of interest.
+        /// The attributes of children that it wants to know.
         pub child_attributes: Bitmap4,
-        /// Which attributes of the directory are of interest.
+        /// The attributes of the directory that it wants to know.
         pub dir_attributes: Bitmap4,
     }
 }
@@ -211,11 +211,11 @@ xdr_struct! {
         pub cookieverf: Verifier4,
         /// The delegation.
         pub stateid: Stateid4,
-        /// Which changes will be told.
+        /// The changes that it will be notified of.
         pub notification: Bitmap4,
-        /// Which attributes of children will be told.
+        /// The attributes of children that it will be notified of.
         pub child_attributes: Bitmap4,
-        /// Which attributes of the directory will be told.
+        /// The attributes of the directory that it will be notified of.
         pub dir_attributes: Bitmap4,
     }
 }

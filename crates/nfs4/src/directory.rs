@@ -6,7 +6,7 @@ use xdr::{Bytes, Decode, DecodeError, Encode, Reader, Rope, Writer, xdr_struct, 
 use crate::{Bitmap4, ChangeInfo4, Component4, Cookie4, Count4, Fattr4, Specdata4, Verifier4};
 
 /// The longest target of a symbolic link that is decoded, in bytes. Far above
-/// what file systems allow, so that these get to refuse it.
+/// what file systems allow, so that these can refuse it.
 pub const LINKTEXT_MAX: usize = 64 * 1024;
 
 xdr_struct! {
@@ -22,7 +22,7 @@ xdr_struct! {
     /// CREATE: creates anything but a regular file.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct CreateArgs {
-        /// What is created.
+        /// The type of the new object.
         pub objtype: CreateType4,
         /// Its name in the current directory.
         pub objname: Component4,
@@ -32,7 +32,7 @@ xdr_struct! {
 }
 
 xdr_union! {
-    /// What CREATE is to create, `createtype4`. The types that it cannot create
+    /// The type of object that CREATE creates, `createtype4`. The types that it cannot create
     /// are present too, because the answer to them is NFS4ERR_BADTYPE and not
     /// NFS4ERR_BADXDR (RFC 8881, section 18.4.3).
     #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,9 +62,9 @@ xdr_struct! {
     /// The successful result of CREATE.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct CreateResOk {
-        /// How the directory changed.
+        /// The change of the directory.
         pub cinfo: ChangeInfo4,
-        /// Which attributes were set.
+        /// The attributes that were set.
         pub attrset: Bitmap4,
     }
 }
@@ -82,7 +82,7 @@ xdr_struct! {
     /// The successful result of LINK.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct LinkResOk {
-        /// How the directory changed.
+        /// The change of the directory.
         pub cinfo: ChangeInfo4,
     }
 }
@@ -100,7 +100,7 @@ xdr_struct! {
     /// The successful result of REMOVE.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct RemoveResOk {
-        /// How the directory changed.
+        /// The change of the directory.
         pub cinfo: ChangeInfo4,
     }
 }
@@ -120,9 +120,9 @@ xdr_struct! {
     /// The successful result of RENAME.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct RenameResOk {
-        /// How the saved directory changed.
+        /// The change of the saved directory.
         pub source_cinfo: ChangeInfo4,
-        /// How the current directory changed.
+        /// The change of the current directory.
         pub target_cinfo: ChangeInfo4,
     }
 }
@@ -140,13 +140,13 @@ xdr_struct! {
     /// READDIR: lists part of the current directory.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct ReaddirArgs {
-        /// Where to go on; zero for the beginning.
+        /// The place to continue; zero for the beginning.
         pub cookie: Cookie4,
-        /// What came with the cookie.
+        /// The verifier that came with the cookie.
         pub cookieverf: Verifier4,
         /// Wanted bytes of names and cookies: a hint.
         pub dircount: Count4,
-        /// The most bytes that the whole [`ReaddirResOk`] may take.
+        /// The maximum number of bytes of the whole [`ReaddirResOk`].
         pub maxcount: Count4,
         /// Attributes wanted of each entry.
         pub attr_request: Bitmap4,
@@ -157,7 +157,7 @@ xdr_struct! {
     /// The successful result of READDIR.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ReaddirResOk {
-        /// What to send with the cookies of the entries.
+        /// The verifier to send with the cookies of the entries.
         pub cookieverf: Verifier4,
         /// The entries.
         pub reply: DirList4,
@@ -175,7 +175,7 @@ impl ReaddirResOk {
 pub struct DirList4 {
     /// Entries, in the order of the server.
     pub entries: Vec<Entry4>,
-    /// Entries behind these that a server has encoded already, see [`EntryWriter`]. None in a list that was decoded.
+    /// Later entries that a server has already encoded, see [`EntryWriter`]. None in a decoded list.
     pub encoded: Rope,
     /// True when no entries follow the last one here.
     pub eof: bool,
@@ -197,7 +197,7 @@ xdr_struct! {
     }
 }
 
-/// Encodes the entries of a list one after the other, for a server that has many of them and needs
+/// Encodes the entries of a list one after another, for a server that has many of them and needs
 /// none as an [`Entry4`].
 #[derive(Debug, Default)]
 pub struct EntryWriter {
@@ -213,7 +213,7 @@ impl EntryWriter {
     }
 
     /// Adds an entry if it takes at most `space` bytes within a list. `attributes` writes the attributes, a [`Fattr4`].
-    /// Returns how many bytes it takes.
+    /// Returns its number of bytes.
     pub fn push(
         &mut self,
         space: usize,
@@ -244,7 +244,7 @@ impl EntryWriter {
     }
 }
 
-/// The entries travel as a linked list (RFC 4506, section 4.19).
+/// The entries are encoded as a linked list (RFC 4506, section 4.19).
 impl Encode for DirList4 {
     fn encode(&self, w: &mut Writer) {
         for entry in &self.entries {

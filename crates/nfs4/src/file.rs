@@ -1,5 +1,5 @@
 //! File handles and attributes of objects: PUTFH, GETFH, ACCESS, GETATTR,
-//! SETATTR, VERIFY, NVERIFY, OPENATTR (RFC 8881, section 18) as they travel.
+//! SETATTR, VERIFY, NVERIFY, OPENATTR (RFC 8881, section 18) as they are sent.
 
 use xdr::{Decode, DecodeError, Encode, Reader, Writer, xdr_struct};
 
@@ -46,10 +46,10 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// ACCESS: asks what the caller may do with the current object.
+    /// ACCESS: asks for the caller's rights on the current object.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct AccessArgs {
-        /// What is asked, bits of [`access`].
+        /// The requested bits of [`access`].
         pub access: u32,
     }
 }
@@ -58,9 +58,9 @@ xdr_struct! {
     /// The successful result of ACCESS.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct AccessResOk {
-        /// The bits of the question that can be answered.
+        /// The requested bits that the server can judge.
         pub supported: u32,
-        /// The bits of these that are granted.
+        /// The granted bits among them.
         pub access: u32,
     }
 }
@@ -78,7 +78,7 @@ xdr_struct! {
     /// The successful result of GETATTR.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct GetattrResOk {
-        /// Those that are supported among the ones asked for.
+        /// The supported bits among the requested ones.
         pub obj_attributes: Fattr4,
     }
 }
@@ -94,12 +94,12 @@ xdr_struct! {
     }
 }
 
-/// The result of SETATTR: even a failure tells which attributes were set.
+/// The result of SETATTR: even a failure contains the attributes that were set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SetattrRes {
     /// How it ended.
     pub status: NfsStat4,
-    /// Which attributes were set.
+    /// The attributes that were set.
     pub attrsset: Bitmap4,
 }
 

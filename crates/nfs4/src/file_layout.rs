@@ -1,12 +1,12 @@
-//! The bodies of layouts of files and of their devices (RFC 8881, sections 13.2 and 13.3), and how a client is told from which
-//! size on they are of use (section 5.12.4).
+//! The bodies of layouts of files and of their devices (RFC 8881, sections 13.2 and 13.3), and the size from which
+//! on they are useful (section 5.12.4).
 
 use xdr::{Bytes, xdr_struct};
 
 use crate::layout::{Deviceid4, LAYOUT_BODY_MAX};
 use crate::{Bitmap4, NfsFh4, Offset4, Utf8str};
 
-/// The most data servers of a device, addresses of a data server, and filehandles of a layout that are decoded.
+/// The maximum numbers that are decoded: data servers of a device, addresses of a data server, filehandles of a layout.
 pub const DATA_SERVERS_MAX: usize = 4096;
 
 /// Bits of [`FileLayout4::util`], `nfl_util4` (RFC 8881, section 13.3).
@@ -22,14 +22,14 @@ pub mod file_layout_util {
 }
 
 xdr_struct! {
-    /// Where the bytes of a file lie, `nfsv4_1_file_layout4`.
+    /// The places of a file's bytes, `nfsv4_1_file_layout4`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct FileLayout4 {
         /// The data servers.
         pub deviceid: Deviceid4,
         /// The stripe unit, with flags (see [`file_layout_util`]).
         pub util: u32,
-        /// Which place of the device the pattern begins at.
+        /// The place of the device at which the pattern begins.
         pub first_stripe_index: u32,
         /// The offset in the file where the pattern begins.
         pub pattern_offset: Offset4,
@@ -45,7 +45,7 @@ xdr_struct! {
     pub struct FileLayoutDsAddr4 {
         /// The order of stripes: places in the list of data servers.
         pub stripe_indices: Vec<u32> [<= DATA_SERVERS_MAX],
-        /// Of each data server the addresses under which it is to be had.
+        /// The addresses of each data server.
         pub multipath_ds_list: Vec<MultipathList4> [<= DATA_SERVERS_MAX],
     }
 }
@@ -80,7 +80,7 @@ impl From<std::net::SocketAddr> for Netaddr4 {
 }
 
 impl Netaddr4 {
-    /// The address of TCP that this is, if it is one.
+    /// The TCP address, if it is one.
     pub fn socket(&self) -> Option<std::net::SocketAddr> {
         if !matches!(self.netid.as_str()?, "tcp" | "tcp6") {
             return None;
@@ -96,7 +96,7 @@ impl Netaddr4 {
 }
 
 xdr_struct! {
-    /// From which size on layouts are of use, for each kind, `mdsthreshold4`.
+    /// The size from which on layouts are useful, for each kind, `mdsthreshold4`.
     #[derive(Debug, Clone, PartialEq, Eq, Default)]
     pub struct Mdsthreshold4 {
         /// One for each kind.
@@ -105,12 +105,12 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// From which size on a kind of layout is of use, `threshold_item4`.
+    /// The size from which on a kind of layout is useful, `threshold_item4`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ThresholdItem4 {
         /// The kind, of [`crate::layout_type`].
         pub layout_type: u32,
-        /// Which values there are, bits of [`threshold`].
+        /// The present values, bits of [`threshold`].
         pub hintset: Bitmap4,
         /// The values, each a `length4`, in the order of their bits.
         pub hintlist: Bytes [<= LAYOUT_BODY_MAX],

@@ -40,7 +40,7 @@ xdr_enum! {
     pub enum StableHow4 {
         /// UNSTABLE4: it may be lost until a COMMIT.
         Unstable = 0,
-        /// DATA_SYNC4: the data and what is needed to read it survive.
+        /// DATA_SYNC4: the data and everything needed to read it survive.
         DataSync = 1,
         /// FILE_SYNC4: the data and all attributes survive.
         FileSync = 2,
@@ -146,7 +146,7 @@ xdr_struct! {
 }
 
 xdr_enum! {
-    /// What SEEK looks for, `data_content4`.
+    /// The target of SEEK, `data_content4`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum DataContent4 {
         /// Data.
@@ -164,7 +164,7 @@ xdr_struct! {
         pub stateid: Stateid4,
         /// Where to begin.
         pub offset: Offset4,
-        /// What to look for.
+        /// The target.
         pub what: DataContent4,
     }
 }

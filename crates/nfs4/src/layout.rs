@@ -35,14 +35,14 @@ xdr_newtype! {
 }
 
 xdr_enum! {
-    /// What a layout is for, `layoutiomode4`.
+    /// The purpose of a layout, `layoutiomode4`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum LayoutIomode4 {
         /// Reading.
         Read = 1,
         /// Reading and writing.
         ReadWrite = 2,
-        /// Either, in returns and recalls alone.
+        /// Either, only in returns and recalls.
         Any = 3,
     }
 }
@@ -53,9 +53,9 @@ xdr_struct! {
     pub struct Layout4 {
         /// The first byte of the file that it is for.
         pub offset: Offset4,
-        /// How many bytes; all ones for all that follow.
+        /// The number of bytes; all ones for all that follow.
         pub length: Length4,
-        /// What for.
+        /// The I/O mode.
         pub iomode: LayoutIomode4,
         /// Where they lie.
         pub content: LayoutContent4,
@@ -68,22 +68,22 @@ xdr_struct! {
     pub struct LayoutContent4 {
         /// The kind, of [`layout_type`].
         pub layout_type: u32,
-        /// What the kind says.
+        /// The body for this kind.
         pub body: Bytes [<= LAYOUT_BODY_MAX],
     }
 }
 
 xdr_struct! {
-    /// GETDEVICEINFO: asks where a device is.
+    /// GETDEVICEINFO: asks for the address of a device.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct GetdeviceinfoArgs {
         /// The device.
         pub device_id: Deviceid4,
-        /// Of which kind of layout.
+        /// The kind of layout.
         pub layout_type: u32,
-        /// How many bytes the address may take; 0 to be told of changes alone.
+        /// The maximum number of bytes of the address; 0 to get only notifications of changes.
         pub maxcount: Count4,
-        /// Of what the client would like to be told, bits of [`crate::callback::NotifyDeviceidType4`].
+        /// The notifications that the client wants, bits of [`crate::callback::NotifyDeviceidType4`].
         pub notify_types: Bitmap4,
     }
 }
@@ -94,7 +94,7 @@ xdr_struct! {
     pub struct GetdeviceinfoResOk {
         /// Where the device is.
         pub device_addr: DeviceAddr4,
-        /// Of what the client will be told.
+        /// The notifications that the client will get.
         pub notification: Bitmap4,
     }
 }
@@ -105,7 +105,7 @@ xdr_struct! {
     pub struct DeviceAddr4 {
         /// The kind, of [`layout_type`].
         pub layout_type: u32,
-        /// What the kind says.
+        /// The body for this kind.
         pub body: Bytes [<= LAYOUT_BODY_MAX],
     }
 }
@@ -152,13 +152,13 @@ xdr_struct! {
     /// GETDEVICELIST: asks for all devices of a file system. RFC 8881, section 18.41, tells clients to do without.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct GetdevicelistArgs {
-        /// Of which kind of layout.
+        /// The kind of layout.
         pub layout_type: u32,
-        /// How many at most.
+        /// The maximum number of devices.
         pub maxdevices: Count4,
-        /// Where to go on; 0 at the beginning.
+        /// The place to continue; 0 at the beginning.
         pub cookie: Cookie4,
-        /// What came with the cookie.
+        /// The verifier that came with the cookie.
         pub cookieverf: Verifier4,
     }
 }
@@ -167,24 +167,24 @@ xdr_struct! {
     /// The successful result of GETDEVICELIST.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct GetdevicelistResOk {
-        /// Where to go on.
+        /// The place to continue.
         pub cookie: Cookie4,
         /// To be sent with the cookie.
         pub cookieverf: Verifier4,
         /// The devices.
         pub deviceid_list: Vec<Deviceid4> [<= LAYOUTS_MAX],
-        /// Whether there are no more.
+        /// Whether these are the last ones.
         pub eof: bool,
     }
 }
 
 xdr_struct! {
-    /// LAYOUTCOMMIT: says what was written past the metadata server.
+    /// LAYOUTCOMMIT: reports data written directly to data servers.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct LayoutcommitArgs {
         /// The first byte that may have been written.
         pub offset: Offset4,
-        /// How many bytes; all ones for all that follow.
+        /// The number of bytes; all ones for all that follow.
         pub length: Length4,
         /// Whether it was written before the server restarted.
         pub reclaim: bool,
@@ -192,20 +192,20 @@ xdr_struct! {
         pub stateid: Stateid4,
         /// The offset of the last byte that was written, if any was.
         pub last_write_offset: Option<Offset4>,
-        /// What the time of modification should become, unless the server knows better.
+        /// The new modification time, unless the server knows a better one.
         pub time_modify: Option<Nfstime4>,
-        /// What the kind of layout says besides.
+        /// Additional data for the kind of layout.
         pub layoutupdate: Layoutupdate4,
     }
 }
 
 xdr_struct! {
-    /// What changed, in the words of a kind of layout, `layoutupdate4`. That of files is empty.
+    /// The changes in the form of a kind of layout, `layoutupdate4`. For files it is empty.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Layoutupdate4 {
         /// The kind, of [`layout_type`].
         pub layout_type: u32,
-        /// What the kind says.
+        /// The body for this kind.
         pub body: Bytes [<= LAYOUT_BODY_MAX],
     }
 }
@@ -223,21 +223,21 @@ xdr_struct! {
     /// LAYOUTGET: asks for a layout of the current file.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct LayoutgetArgs {
-        /// Whether the client wants to be called once there is one.
+        /// Whether the client wants a callback once a layout is available.
         pub signal_layout_avail: bool,
-        /// Of which kind, of [`layout_type`].
+        /// The kind, of [`layout_type`].
         pub layout_type: u32,
-        /// What for.
+        /// The I/O mode.
         pub iomode: LayoutIomode4,
         /// The first byte.
         pub offset: Offset4,
-        /// How many bytes would be good; all ones for all that follow.
+        /// The wanted number of bytes; all ones for all that follow.
         pub length: Length4,
-        /// How many bytes it has to be for, at least.
+        /// The minimum number of bytes that it has to cover.
         pub minlength: Length4,
         /// The layout that the client has, or else an open, lock or delegation.
         pub stateid: Stateid4,
-        /// How many bytes the layouts may take.
+        /// The maximum number of bytes of the layouts.
         pub maxcount: Count4,
     }
 }
@@ -248,7 +248,7 @@ xdr_struct! {
     pub struct LayoutgetResOk {
         /// Whether the layout ends with the last CLOSE.
         pub return_on_close: bool,
-        /// What the layouts of this file and client go by from now on.
+        /// The new stateid of the layouts of this file and client.
         pub stateid: Stateid4,
         /// The layouts.
         pub layouts: Vec<Layout4> [<= LAYOUTS_MAX],
@@ -297,19 +297,19 @@ xdr_struct! {
     /// LAYOUTRETURN: gives layouts back.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct LayoutreturnArgs {
-        /// Whether they are of before the server restarted.
+        /// Whether they are from before a restart of the server.
         pub reclaim: bool,
-        /// Of which kind, of [`layout_type`].
+        /// The kind, of [`layout_type`].
         pub layout_type: u32,
-        /// Those for what.
+        /// The I/O mode of the layouts.
         pub iomode: LayoutIomode4,
-        /// Which of them.
+        /// The layouts that it concerns.
         pub which: Layoutreturn4,
     }
 }
 
 xdr_union! {
-    /// Which layouts are given back, `layoutreturn4`.
+    /// The returned layouts, `layoutreturn4`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub enum Layoutreturn4 {
         /// LAYOUTRETURN4_FILE: of the current file.
@@ -322,16 +322,16 @@ xdr_union! {
 }
 
 xdr_struct! {
-    /// What is given back of one file, `layoutreturn_file4`.
+    /// The returned part of one file, `layoutreturn_file4`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct LayoutreturnFile4 {
         /// The first byte.
         pub offset: Offset4,
-        /// How many bytes; all ones for all that follow.
+        /// The number of bytes; all ones for all that follow.
         pub length: Length4,
         /// The layouts.
         pub stateid: Stateid4,
-        /// What the kind of layout says besides. That of files is empty.
+        /// Additional data for the kind of layout. For files it is empty.
         pub body: Bytes [<= LAYOUT_BODY_MAX],
     }
 }
@@ -340,7 +340,7 @@ xdr_struct! {
     /// The successful result of LAYOUTRETURN.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct LayoutreturnResOk {
-        /// What the client's layouts of the file go by, if it has more.
+        /// The stateid of the client's layouts of the file, if it has more.
         pub stateid: Option<Stateid4>,
     }
 }

@@ -2,8 +2,8 @@
 //! RFC 7863) and of extended attributes (RFC 8276) that are used here.
 //!
 //! Names keep the spelling of the RFCs in Rust case, without the prefixes that
-//! C needs. There is no behaviour: what an operation means, which state it needs
-//! and which status it earns is decided by servers and clients. File systems and
+//! C needs. There is no behaviour: servers and clients decide the meaning of an operation,
+//! the state that it needs, and its status. File systems and
 //! sockets are unknown here.
 //!
 //! Limits in this crate bound memory and are generous, so that a server can

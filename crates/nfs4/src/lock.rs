@@ -6,7 +6,7 @@ use crate::outcome::{Outcome, failure};
 use crate::{Length4, NfsStat4, Offset4, StateOwner4, Stateid4};
 
 xdr_enum! {
-    /// Which kind of byte-range lock, `nfs_lock_type4`.
+    /// The kind of a byte-range lock, `nfs_lock_type4`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum NfsLockType4 {
         /// READ_LT: shared.
@@ -44,12 +44,12 @@ xdr_struct! {
         pub offset: Offset4,
         /// The number of bytes; all ones for all that follow.
         pub length: Length4,
-        /// Who locks.
+        /// The lock owner.
         pub locker: Locker4,
     }
 }
 
-/// Who locks, `locker4`: an owner the file has not seen yet, or one it has.
+/// The lock owner, `locker4`: a new owner for the file, or a known one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Locker4 {
     /// The first lock of an owner on this file.
@@ -86,11 +86,11 @@ xdr_struct! {
     /// A new lock owner and the open it belongs to, `open_to_lock_owner4`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct OpenToLockOwner4 {
-        /// Of NFSv4.0; ignored since.
+        /// From NFSv4.0; ignored since then.
         pub open_seqid: u32,
         /// The open under which to lock.
         pub open_stateid: Stateid4,
-        /// Of NFSv4.0; ignored since.
+        /// From NFSv4.0; ignored since then.
         pub lock_seqid: u32,
         /// The new owner.
         pub lock_owner: StateOwner4,
@@ -103,7 +103,7 @@ xdr_struct! {
     pub struct ExistLockOwner4 {
         /// That state.
         pub lock_stateid: Stateid4,
-        /// Of NFSv4.0; ignored since.
+        /// From NFSv4.0; ignored since then.
         pub lock_seqid: u32,
     }
 }
@@ -137,7 +137,7 @@ xdr_struct! {
 pub enum LockRes {
     /// The range is locked.
     Ok(LockResOk),
-    /// NFS4ERR_DENIED: somebody else holds a conflicting lock.
+    /// NFS4ERR_DENIED: another owner holds a conflicting lock.
     Denied(Lock4Denied),
     /// Any other failure.
     Err(NfsStat4),
@@ -180,7 +180,7 @@ xdr_struct! {
         pub offset: Offset4,
         /// The number of bytes; all ones for all that follow.
         pub length: Length4,
-        /// Who would lock.
+        /// The owner that would lock.
         pub owner: StateOwner4,
     }
 }
@@ -190,7 +190,7 @@ xdr_struct! {
 pub enum LocktRes {
     /// Nothing is in the way.
     Ok,
-    /// NFS4ERR_DENIED: somebody else holds a conflicting lock.
+    /// NFS4ERR_DENIED: another owner holds a conflicting lock.
     Denied(Lock4Denied),
     /// Any other failure.
     Err(NfsStat4),
@@ -235,7 +235,7 @@ xdr_struct! {
     pub struct LockuArgs {
         /// The kind of lock, of no importance.
         pub locktype: NfsLockType4,
-        /// Of NFSv4.0; ignored since.
+        /// From NFSv4.0; ignored since then.
         pub seqid: u32,
         /// The lock state.
         pub lock_stateid: Stateid4,

@@ -26,7 +26,7 @@ pub mod share {
     pub const DENY_WRITE: u32 = 0x0002;
     /// Both are denied to others: `OPEN4_SHARE_DENY_BOTH`.
     pub const DENY_BOTH: u32 = 0x0003;
-    /// The bits of `share_access` that say which delegation is wanted.
+    /// The bits of `share_access` for the wanted delegation.
     pub const WANT_DELEG_MASK: u32 = 0xff00;
     /// No wish about delegations.
     pub const WANT_NO_PREFERENCE: u32 = 0x0000;
@@ -62,17 +62,17 @@ xdr_struct! {
     /// OPEN: opens a regular file, creating it if asked to.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct OpenArgs {
-        /// Of NFSv4.0; ignored since.
+        /// From NFSv4.0; ignored since then.
         pub seqid: u32,
         /// Wanted access and wishes about delegations: bits of [`share`], as received.
         pub share_access: u32,
-        /// What is denied to others: bits of [`share`].
+        /// The access denied to others: bits of [`share`].
         pub share_deny: u32,
-        /// Who opens.
+        /// The open owner.
         pub owner: StateOwner4,
         /// Whether the file is created.
         pub openhow: OpenFlag4,
-        /// How the file is named, and by what right it is opened.
+        /// The name of the file, and the claim to open it.
         pub claim: OpenClaim4,
     }
 }
@@ -104,7 +104,7 @@ xdr_union! {
 }
 
 xdr_struct! {
-    /// What EXCLUSIVE4_1 carries, `creatverfattr`.
+    /// The arguments of EXCLUSIVE4_1, `creatverfattr`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct CreateVerfAttr {
         /// Tells a repeated request from another client's.
@@ -115,7 +115,7 @@ xdr_struct! {
 }
 
 xdr_union! {
-    /// By what right a file is opened, `open_claim4`.
+    /// The claim to open a file, `open_claim4`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub enum OpenClaim4 {
         /// CLAIM_NULL: an ordinary open of a name in the current directory.
@@ -139,7 +139,7 @@ xdr_union! {
 }
 
 xdr_struct! {
-    /// What CLAIM_DELEGATE_CUR carries, `open_claim_delegate_cur4`.
+    /// The arguments of CLAIM_DELEGATE_CUR, `open_claim_delegate_cur4`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct OpenClaimDelegateCur4 {
         /// The delegation.
@@ -155,7 +155,7 @@ xdr_struct! {
     pub struct OpenResOk {
         /// The open that resulted.
         pub stateid: Stateid4,
-        /// How the directory changed.
+        /// The change of the directory.
         pub cinfo: ChangeInfo4,
         /// Bits of [`open_result`].
         pub rflags: u32,
@@ -170,7 +170,7 @@ xdr_struct! {
     /// CLOSE: ends an open.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct CloseArgs {
-        /// Of NFSv4.0; ignored since.
+        /// From NFSv4.0; ignored since then.
         pub seqid: u32,
         /// The open to end.
         pub open_stateid: Stateid4,
@@ -192,11 +192,11 @@ xdr_struct! {
     pub struct OpenDowngradeArgs {
         /// The open.
         pub open_stateid: Stateid4,
-        /// Of NFSv4.0; ignored since.
+        /// From NFSv4.0; ignored since then.
         pub seqid: u32,
         /// The access that remains, bits of [`share`].
         pub share_access: u32,
-        /// What remains denied to others, bits of [`share`].
+        /// The access that remains denied to others, bits of [`share`].
         pub share_deny: u32,
     }
 }

@@ -36,7 +36,7 @@ pub(crate) const ILLEGAL: u32 = 10_044;
 pub struct OpError {
     /// The number that the result must carry, as in [`ArgOp4::opnum`].
     pub opnum: u32,
-    /// What is wrong.
+    /// The error.
     pub cause: DecodeError,
 }
 

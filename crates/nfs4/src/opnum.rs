@@ -4,7 +4,7 @@
 use xdr::xdr_enum;
 
 xdr_enum! {
-    /// Which operation, `nfs_opnum4`.
+    /// The number of an operation, `nfs_opnum4`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
     pub named enum Opnum {
         /// ACCESS (RFC 8881, section 18.1).

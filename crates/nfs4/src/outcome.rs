@@ -1,5 +1,5 @@
 //! How the result of an operation travels: a status, and a body that depends on
-//! it. What the status of an operation should be is not decided here.
+//! it. Other code decides the status of an operation.
 
 use xdr::{Decode, DecodeError, Encode, Reader, Writer};
 

@@ -25,7 +25,7 @@ xdr_struct! {
 }
 
 xdr_enum! {
-    /// About which object SECINFO_NO_NAME asks, `secinfo_style4`.
+    /// The object of SECINFO_NO_NAME, `secinfo_style4`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum SecinfoStyle4 {
         /// The current one.
@@ -39,7 +39,7 @@ xdr_struct! {
     /// SECINFO_NO_NAME: asks how the current object may be accessed.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct SecinfoNoNameArgs {
-        /// Which object is meant.
+        /// The object.
         pub style: SecinfoStyle4,
     }
 }
@@ -91,20 +91,20 @@ xdr_struct! {
         pub oid: Bytes [<= OID_MAX],
         /// The quality of protection.
         pub qop: u32,
-        /// What is protected.
+        /// The protection.
         pub service: RpcGssSvc,
     }
 }
 
 xdr_enum! {
-    /// What RPCSEC_GSS protects, `rpc_gss_svc_t`.
+    /// The protection by RPCSEC_GSS, `rpc_gss_svc_t`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum RpcGssSvc {
-        /// Who calls.
+        /// The identity of the caller.
         None = 1,
-        /// And that nothing was changed.
+        /// Also that nothing was changed.
         Integrity = 2,
-        /// And that nobody reads it.
+        /// Also that it stays secret.
         Privacy = 3,
     }
 }
@@ -126,7 +126,7 @@ xdr_struct! {
     /// Security contexts for a back channel, `gss_cb_handles4`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct GssCbHandles4 {
-        /// What is protected.
+        /// The protection.
         pub service: RpcGssSvc,
         /// The context that the server made.
         pub handle_from_server: Bytes [<= OPAQUE_LIMIT],

@@ -30,7 +30,7 @@ pub mod exchgid {
     pub const USE_PNFS_DS: u32 = 0x0004_0000;
     /// The three bits above.
     pub const MASK_PNFS: u32 = 0x0007_0000;
-    /// A confirmed client changes what it said before (request only).
+    /// A confirmed client changes its earlier data (request only).
     pub const UPD_CONFIRMED_REC_A: u32 = 0x4000_0000;
     /// The client is confirmed already (reply only).
     pub const CONFIRMED_R: u32 = 0x8000_0000;
@@ -82,19 +82,19 @@ xdr_struct! {
     /// EXCHANGE_ID: a client introduces itself.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ExchangeIdArgs {
-        /// Who the client is.
+        /// The client's name.
         pub clientowner: ClientOwner4,
         /// Bits of [`exchgid`].
         pub flags: u32,
-        /// How its state is to be protected.
+        /// The wanted protection of its state.
         pub state_protect: StateProtect4A,
-        /// Which software it runs.
+        /// Its software.
         pub client_impl_id: Option<NfsImplId4>,
     }
 }
 
 xdr_struct! {
-    /// Who a client is, `client_owner4`.
+    /// The name of a client, `client_owner4`.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub struct ClientOwner4 {
         /// Changes when the client restarts.
@@ -105,7 +105,7 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// Who a server is, `server_owner4`.
+    /// The name of a server, `server_owner4`.
     #[derive(Debug, Clone, PartialEq, Eq, Hash)]
     pub struct ServerOwner4 {
         /// Servers that share it can share a session.
@@ -116,7 +116,7 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// Which software somebody runs, `nfs_impl_id4`.
+    /// The software of a client or a server, `nfs_impl_id4`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct NfsImplId4 {
         /// The DNS name of its makers.
@@ -155,7 +155,7 @@ xdr_union! {
 }
 
 xdr_struct! {
-    /// Which operations are protected, as sets of operation numbers.
+    /// The protected operations, as sets of operation numbers.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct StateProtectOps4 {
         /// These must be protected.
@@ -166,10 +166,10 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// What a client offers for SP4_SSV, `ssv_sp_parms4`.
+    /// The offer of a client for SP4_SSV, `ssv_sp_parms4`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SsvSpParms4 {
-        /// Which operations are protected.
+        /// The protected operations.
         pub ops: StateProtectOps4,
         /// Hash algorithms, as object identifiers.
         pub hash_algs: Vec<SecOid4> [<= LIST_MAX],
@@ -183,10 +183,10 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// What a server chose for SP4_SSV, `ssv_prot_info4`.
+    /// The choice of a server for SP4_SSV, `ssv_prot_info4`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SsvProtInfo4 {
-        /// Which operations are protected.
+        /// The protected operations.
         pub ops: StateProtectOps4,
         /// The hash algorithm, as an index into the list offered.
         pub hash_alg: u32,
@@ -217,7 +217,7 @@ xdr_struct! {
     /// The successful result of EXCHANGE_ID.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ExchangeIdResOk {
-        /// What the client is called from now on.
+        /// The client's identifier from now on.
         pub clientid: Clientid4,
         /// The sequence number that its next CREATE_SESSION must have.
         pub sequenceid: Sequenceid4,
@@ -225,11 +225,11 @@ xdr_struct! {
         pub flags: u32,
         /// How its state is protected.
         pub state_protect: StateProtect4R,
-        /// Who the server is.
+        /// The server's name.
         pub server_owner: ServerOwner4,
         /// Servers that share it recognise each other's client identifiers.
         pub server_scope: Bytes [<= OPAQUE_LIMIT],
-        /// Which software the server runs.
+        /// The server's software.
         pub server_impl_id: Option<NfsImplId4>,
     }
 }
@@ -259,7 +259,7 @@ xdr_struct! {
     /// CREATE_SESSION: makes a session, and confirms the client.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct CreateSessionArgs {
-        /// Whose session.
+        /// The client of the session.
         pub clientid: Clientid4,
         /// The sequence number that EXCHANGE_ID announced.
         pub sequence: Sequenceid4,
@@ -303,7 +303,7 @@ xdr_struct! {
 }
 
 xdr_enum! {
-    /// Which channels a client wants a connection for,
+    /// The channels for which a client wants a connection,
     /// `channel_dir_from_client4`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum ChannelDirFromClient4 {
@@ -319,7 +319,7 @@ xdr_enum! {
 }
 
 xdr_enum! {
-    /// Which channels a connection serves, `channel_dir_from_server4`.
+    /// The channels that a connection serves, `channel_dir_from_server4`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum ChannelDirFromServer4 {
         /// Requests to the server.
@@ -337,7 +337,7 @@ xdr_struct! {
     pub struct BindConnToSessionArgs {
         /// The session.
         pub sessid: SessionId4,
-        /// For which channels.
+        /// The channels.
         pub dir: ChannelDirFromClient4,
         /// True when the connection is to change to RDMA.
         pub use_conn_in_rdma_mode: bool,
@@ -350,7 +350,7 @@ xdr_struct! {
     pub struct BindConnToSessionResOk {
         /// The session.
         pub sessid: SessionId4,
-        /// For which channels.
+        /// The channels.
         pub dir: ChannelDirFromServer4,
         /// True when the connection changes to RDMA.
         pub use_conn_in_rdma_mode: bool,
@@ -369,7 +369,7 @@ xdr_struct! {
 }
 
 xdr_struct! {
-    /// SEQUENCE: says to which session and slot a request belongs.
+    /// SEQUENCE: gives the session and the slot of a request.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct SequenceArgs {
         /// The session.
@@ -408,7 +408,7 @@ xdr_struct! {
     /// SET_SSV: changes the secret of SP4_SSV.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct SetSsvArgs {
-        /// What is combined with the secret.
+        /// The bytes that are combined with the secret.
         pub ssv: Bytes [<= OPAQUE_LIMIT],
         /// Proof that the sender knows the secret.
         pub digest: Bytes [<= OPAQUE_LIMIT],

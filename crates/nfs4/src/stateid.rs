@@ -30,7 +30,7 @@ xdr_struct! {
     /// The successful result of TEST_STATEID.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct TestStateidResOk {
-        /// What is true of each stateid, in the order asked.
+        /// The status of each stateid, in the order of the request.
         pub status_codes: Vec<NfsStat4> [<= TEST_STATEIDS_MAX],
     }
 }

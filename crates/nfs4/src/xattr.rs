@@ -69,9 +69,9 @@ xdr_struct! {
     /// LISTXATTRS: lists extended attributes of the current object.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct ListxattrsArgs {
-        /// Where to go on; zero for the beginning.
+        /// The place to continue; zero for the beginning.
         pub cookie: Cookie4,
-        /// The most bytes that the whole [`ListxattrsResOk`] may take.
+        /// The maximum number of bytes of the whole [`ListxattrsResOk`].
         pub maxcount: Count4,
     }
 }

@@ -1,5 +1,5 @@
-//! Requests and results that must be refused, and how: what is malformed, what
-//! is unknown, and what our own side must not be able to send.
+//! Requests and results that must be refused, and how: malformed ones, unknown
+//! ones, and those that this side must not be able to send.
 
 use bytes::Bytes;
 use nfs4::*;
@@ -134,7 +134,7 @@ fn a_failure_is_never_sent_as_a_success() {
         ResOp4::Getattr(Err(NfsStat4::Ok)),
         ResOp4::Lock(LockRes::Err(NfsStat4::Ok)),
         ResOp4::Lockt(LocktRes::Err(NfsStat4::Ok)),
-        // A denial must say which lock is in the way.
+        // A denial must contain the conflicting lock.
         ResOp4::Lock(LockRes::Err(NfsStat4::Denied)),
         ResOp4::Lockt(LocktRes::Err(NfsStat4::Denied)),
         ResOp4::Failed(Opnum::Lock.into(), NfsStat4::Denied),

@@ -1,5 +1,5 @@
-//! What is encoded decodes to the same value, for every operation, result,
-//! callback and attribute; and what is cut short never decodes.
+//! Encoded values decode to the same values, for every operation, result,
+//! callback and attribute; truncated encodings never decode.
 
 use std::collections::BTreeSet;
 

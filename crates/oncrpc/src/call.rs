@@ -10,7 +10,7 @@ use crate::error::{CallError, MessageError};
 /// The kind of the message, `msg_type`.
 pub(crate) const CALL: u32 = 0;
 
-/// Which procedure is called, and by whom.
+/// The called procedure, and the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallHeader {
     /// Number that the reply repeats.
@@ -23,7 +23,7 @@ pub struct CallHeader {
     pub procedure: u32,
     /// The identity the caller claims.
     pub credentials: Credentials,
-    /// What is to prove the credentials; AUTH_NONE with the flavors known here.
+    /// Proves the credentials; AUTH_NONE with the flavors known here.
     pub verifier: OpaqueAuth,
 }
 

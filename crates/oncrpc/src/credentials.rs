@@ -1,5 +1,5 @@
-//! Credentials and verifiers as they travel in message headers (RFC 5531,
-//! sections 8.2, 9 and appendix A). Whether to believe them is decided elsewhere.
+//! Credentials and verifiers in message headers (RFC 5531,
+//! sections 8.2, 9 and appendix A). Other code decides whether to trust them.
 
 use std::ops::Deref;
 
@@ -28,7 +28,7 @@ impl AuthFlavor {
 }
 
 xdr_struct! {
-    /// A credential or verifier whose body is not looked into.
+    /// A credential or verifier with an undecoded body.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct OpaqueAuth {
         /// The number of the flavor, see [`AuthFlavor`].
@@ -157,7 +157,7 @@ impl Credentials {
         }
     }
 
-    /// Looks into a credential. The body of AUTH_SYS must be well formed and
+    /// Decodes a credential. The body of AUTH_SYS must be well formed and
     /// complete; that of AUTH_NONE is ignored.
     pub fn parse(auth: OpaqueAuth) -> Result<Self, DecodeError> {
         match AuthFlavor(auth.flavor) {

@@ -10,9 +10,9 @@ use crate::reply::{REPLY, ReplyHeader};
 /// The header of a message of either kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// Somebody asks.
+    /// A call.
     Call(CallHeader),
-    /// Somebody answers.
+    /// A reply.
     Reply(ReplyHeader),
 }
 

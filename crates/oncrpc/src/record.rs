@@ -18,7 +18,7 @@ const READ_SIZE: usize = 64 * 1024;
 /// many small reads.
 const READ_SIZE_MIN: usize = 4 * 1024;
 
-/// Why a byte stream cannot be cut into records, or a message not be sent as one.
+/// Why a byte stream cannot be cut into records, or a message cannot be sent as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum RecordError {
     /// The record is larger than the receiver accepts. Its end cannot be found
@@ -109,8 +109,8 @@ impl RecordSplitter {
         }
     }
 
-    /// How many bytes the record under way takes, as far as that is known: all of them once its last fragment has begun,
-    /// before that the most that it may take. Zero between records.
+    /// The number of bytes of the current record, as far as it is known: all of them once its last fragment has begun,
+    /// before that the maximum. Zero between records.
     pub fn expected_bytes(&self) -> usize {
         match self.fragment {
             Some(fragment) if fragment.last => self.earlier.len() + fragment.length,

@@ -25,7 +25,7 @@ xdr_struct! {
 }
 
 xdr_union! {
-    /// What became of a call that the RPC layer accepted, `accept_stat`.
+    /// The result of a call that the RPC layer accepted, `accept_stat`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum AcceptStat {
         /// SUCCESS: results of the procedure follow.
@@ -38,7 +38,7 @@ xdr_union! {
         3 => ProcedureUnavailable,
         /// GARBAGE_ARGS: the arguments cannot be decoded.
         4 => GarbageArguments,
-        /// SYSTEM_ERR: the answering side is in trouble, for example out of memory.
+        /// SYSTEM_ERR: the answering side has a problem, for example it is out of memory.
         5 => SystemError,
     }
 }
@@ -98,9 +98,9 @@ pub enum ReplyHeader {
     Accepted {
         /// The number of the call.
         xid: u32,
-        /// What is to prove who answers.
+        /// Proves the identity of the answering side.
         verifier: OpaqueAuth,
-        /// What became of the call.
+        /// The result of the call.
         status: AcceptStat,
     },
     /// The call was denied.
@@ -118,8 +118,8 @@ impl ReplyHeader {
         Self::accepted(xid, AcceptStat::Success)
     }
 
-    /// An accepted call with an AUTH_NONE verifier, as flavors without
-    /// verifiers want it.
+    /// An accepted call with an AUTH_NONE verifier, for flavors without
+    /// verifiers.
     pub const fn accepted(xid: u32, status: AcceptStat) -> Self {
         Self::Accepted {
             xid,
@@ -199,7 +199,7 @@ impl fmt::Display for RejectedReply {
     }
 }
 
-/// What became of the call, by the names of RFC 5531.
+/// The result of the call, with the names of RFC 5531.
 impl fmt::Display for ReplyHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,5 +1,5 @@
 //! Records cut into any fragments that arrive in any pieces, and headers with any
-//! content, come out as they were sent.
+//! content, are received as they were sent.
 
 use bytes::Bytes;
 use oncrpc::{
@@ -132,7 +132,7 @@ proptest! {
         prop_assert_eq!(received, sent);
     }
 
-    /// Whatever the pieces, a record of exactly the limit passes and one byte more
+    /// For any pieces, a record of exactly the limit passes and a record with one byte more
     /// does not.
     #[test]
     fn the_limit_is_exact(fragments in record()) {

@@ -1,9 +1,9 @@
-//! Which numbers of descriptors are for whom, so that those who cannot wait for one always find one.
+//! Reserves numbers of descriptors, so that code that cannot wait for one always finds one.
 //!
-//! A process has descriptors with numbers below its limit, and each open gets the lowest that is free. The
-//! numbers below [`low`] are left to those who must not fail: the metadata of a store, which cannot try again to write a
-//! table or to begin a journal. What there may be many of, connections and data files, is moved above them by [`above`]; so
-//! the rest always have some, however many there are of these, and also if the limit is lowered while the process runs.
+//! A process has descriptors with numbers below its limit, and each open gets the lowest free number. The
+//! numbers below [`low`] are reserved for code that must not fail: the metadata store, which cannot retry to write a
+//! table or to begin a journal. [`above`] moves connections and data files, which may be many, to higher numbers. So
+//! reserved numbers are always left, however many of those are open, also if the limit is lowered while the process runs.
 //!
 //! What must never enter: what a descriptor stands for.
 
@@ -15,13 +15,13 @@ use std::sync::OnceLock;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, getrlimit};
 
-/// The most numbers that are left to those who must not fail.
+/// The maximum number of reserved descriptors.
 const LOW: RawFd = 256;
 
-/// And the part of all numbers that these are at most.
+/// The reserved numbers are at most one part in this number of all.
 const PART: u64 = 4;
 
-/// Numbers from this on are for everybody. It stays what it is when it is first asked for.
+/// Numbers from this on are for general use. The value is fixed at the first call.
 #[must_use]
 pub fn low() -> RawFd {
     static NUMBERS: OnceLock<RawFd> = OnceLock::new();
@@ -32,10 +32,10 @@ pub fn low() -> RawFd {
     })
 }
 
-/// Moves what was just opened out of the low numbers. Where the limit has been lowered to these, there are no others, and it stays.
+/// Moves a new descriptor out of the reserved numbers. If the limit was lowered to these, there are no others, and it stays.
 ///
 /// # Errors
-/// As opening one more: no other number is free.
+/// As for an open: no other number is free.
 pub fn above<D: AsFd + AsRawFd + From<OwnedFd>>(opened: D) -> io::Result<D> {
     if opened.as_raw_fd() >= low() {
         return Ok(opened);
@@ -47,7 +47,7 @@ pub fn above<D: AsFd + AsRawFd + From<OwnedFd>>(opened: D) -> io::Result<D> {
     }
 }
 
-/// Whether this many descriptors could be had at once now: tried with one that is open.
+/// Whether this many descriptors are available at once now: tested with an open one.
 #[must_use]
 pub fn are_left(count: usize, open: &File) -> bool {
     let others: io::Result<Vec<File>> = (0..count).map(|_| open.try_clone()).collect();

@@ -1,10 +1,10 @@
-//! Small files read whole: regular ones only, of bounded length, and never waited for.
+//! Reads whole small files: only regular ones, of bounded length, and without waiting.
 //!
-//! What stands where a file of ours should be may be anything: a FIFO, at which a reader waits until somebody writes, or a
-//! device that never ends. And an error of reading may say something of what is stored, or only of the process that
-//! reads; nobody may take the one for the other. Which numbers of descriptors are for whom stands in [`descriptors`].
+//! A path of our file may lead to anything: a FIFO, at which a reader waits for a writer, or a
+//! device that never ends. An error of reading may concern what is stored, or only the
+//! reading process; the two must not be confused. [`descriptors`] defines the uses of descriptor numbers.
 //!
-//! What must never enter: what a file means.
+//! What must never enter: the meaning of a file.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +24,7 @@ pub enum ReadError {
     /// The operating system refused.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It is a directory, a FIFO, a device or the like.
+    /// It is not a regular file, but for example a directory, a FIFO or a device.
     #[error("it is not a regular file")]
     NotRegular,
     /// It has more bytes than any file of its kind.
@@ -33,7 +33,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// The same where only the operating system's errors can be told.
+    /// The same for callers that can only report errors of the operating system.
     #[must_use]
     pub fn into_io(self) -> io::Error {
         match self {
@@ -43,7 +43,7 @@ impl ReadError {
     }
 }
 
-/// Opens a regular file for reading, without waiting for anybody.
+/// Opens a regular file for reading, without waiting.
 ///
 /// # Errors
 /// [`ReadError::Io`] and [`ReadError::NotRegular`].
@@ -60,7 +60,7 @@ pub fn open(path: &Path) -> Result<File, ReadError> {
     }
 }
 
-/// Reads a regular file whole, which has at most `bytes_max` bytes.
+/// Reads a whole regular file of at most `bytes_max` bytes.
 ///
 /// # Errors
 /// [`ReadError`].
@@ -75,8 +75,8 @@ pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, ReadError> {
     }
 }
 
-/// Whether an error of reading says something of what a disk holds: that it is not there, or no longer as it was written.
-/// All others are about this process and this machine, and nobody may conclude from them that anything is damaged, missing
+/// Whether an error of reading concerns the content of a disk: it is missing, or not as it was written.
+/// All other errors concern this process and this machine. They do not show that anything is damaged, missing
 /// or empty.
 #[must_use]
 pub fn is_about_contents(error: &io::Error) -> bool {
@@ -89,12 +89,12 @@ pub fn is_about_contents(error: &io::Error) -> bool {
         Errno::UCLEAN,
         Errno::BADMSG,
     ];
-    // Without a number it comes from the code that read: too short, no text.
+    // Without a number the error comes from the reading code: too short, or not text.
     let code = error.raw_os_error();
     code.is_none_or(|code| ABOUT.iter().any(|about| about.raw_os_error() == code))
 }
 
-/// Whether this process, or the machine, has as many files open as it may. That is no failure of a disk, and passes.
+/// Whether this process, or the machine, has reached its limit of open files. This is not a disk failure, and may pass.
 #[must_use]
 pub fn lacks_descriptors(error: &io::Error) -> bool {
     let code = error.raw_os_error();

@@ -1,4 +1,4 @@
-//! One pair of axes, and what is drawn between them.
+//! One pair of axes, and the marks between them.
 //!
 //! What must never enter: the legend, and where other charts are.
 
@@ -48,7 +48,7 @@ impl Area {
 }
 
 impl Chart {
-    /// Draws it with its upper left corner here; colours go by the place of a series among `names`.
+    /// Draws it with its upper left corner here; colours depend on the place of a series among `names`.
     pub(super) fn draw(&self, svg: &mut Svg, corner: (f64, f64), names: &[&str]) {
         let area = Area::at(corner);
         svg.bold(area.left, corner.1 + 16.0, 13.0, &self.title);
@@ -148,14 +148,14 @@ fn draw_bars(
     }
 }
 
-/// What stands below a group, in several lines where one is too long.
+/// The label below a group, in several lines if it is too long.
 fn label(svg: &mut Svg, (x, y): (f64, f64), text: &str, width: f64) {
     for (number, line) in wrapped(text, width).iter().enumerate() {
         svg.text(x, y + 12.0 * number as f64, "middle", line);
     }
 }
 
-/// A text in lines of whole words that are no wider than this, if the words are not.
+/// A text in lines of whole words that are at most this wide, unless a word is wider.
 fn wrapped(text: &str, width: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -209,7 +209,7 @@ fn whisker(svg: &mut Svg, x: f64, low: f64, high: f64, colour: &str) {
     }
 }
 
-/// A mark whose shape goes by the series.
+/// A mark; its shape depends on the series.
 fn mark(svg: &mut Svg, (x, y): (f64, f64), number: usize) {
     let style = format!("class=\"mark\" fill=\"{}\"", colour(number));
     let around = |places: &[(f64, f64)]| -> Vec<(f64, f64)> {

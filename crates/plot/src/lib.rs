@@ -1,9 +1,9 @@
 //! Plots as SVG: small charts side by side, with axes, units, one legend, and spreads as bars through the marks.
 //!
-//! Colours are those of Okabe and Ito, which people with any colour vision tell apart; series differ by the shape of
-//! their marks, too. A series has the same colour in all charts of a plot.
+//! Colours are those of Okabe and Ito, which people with any colour vision can distinguish; series also differ by the shape of
+//! their marks. A series has the same colour in all charts of a plot.
 //!
-//! What must never enter: who is drawn, and figures of its own.
+//! What must never enter: knowledge of what is drawn, and its own figures.
 
 #![forbid(unsafe_code)]
 
@@ -29,18 +29,18 @@ const LEGEND: f64 = 22.0;
 /// A picture.
 #[derive(Debug, Clone)]
 pub struct Plot {
-    /// What follows the experiment's name in the file's name; empty for the only one.
+    /// The part of the file's name after the experiment's name; empty for the only plot.
     pub name: &'static str,
-    /// What it shows.
+    /// Its title.
     pub title: String,
-    /// How many charts stand side by side.
+    /// The number of charts side by side.
     pub columns: usize,
     /// The charts, row by row.
     pub charts: Vec<Chart>,
 }
 
 impl Plot {
-    /// The only one of an experiment.
+    /// The only plot of an experiment.
     pub fn only(title: impl Into<String>, columns: usize, charts: Vec<Chart>) -> Self {
         Self {
             name: "",
@@ -85,7 +85,7 @@ impl Plot {
         names
     }
 
-    /// How a series looks in the legend.
+    /// The look of a series in the legend.
     fn sample(&self, name: &str) -> Sample {
         let mut charts = self.charts.iter();
         let found = charts.find_map(|chart| match &chart.marks {
@@ -99,7 +99,7 @@ impl Plot {
     }
 }
 
-/// Where the entries of the legend begin, in lines that are no longer than `width`.
+/// The positions of the legend's entries, in lines that are at most `width` wide.
 fn legend_places(names: &[&str], width: f64) -> Vec<(f64, f64)> {
     let (mut x, mut y) = (0.0, 0.0);
     let mut places = Vec::new();

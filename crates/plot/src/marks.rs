@@ -1,6 +1,6 @@
-//! What a chart shows: axes, and the values between them.
+//! The content of a chart: axes, and the values between them.
 //!
-//! What must never enter: how anything is drawn.
+//! What must never enter: how it is drawn.
 
 use crate::scale::Scale;
 
@@ -20,33 +20,33 @@ pub fn colour(number: usize) -> &'static str {
 /// One pair of axes.
 #[derive(Debug, Clone)]
 pub struct Chart {
-    /// What sets it apart from its neighbours.
+    /// What distinguishes it from its neighbours.
     pub title: String,
-    /// The horizontal axis; for bars only its title counts.
+    /// The horizontal axis; for bars only its title is used.
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// What is drawn.
+    /// Its content.
     pub marks: Marks,
 }
 
 /// An axis.
 #[derive(Debug, Clone)]
 pub struct Axis {
-    /// What it measures, with the unit.
+    /// Its title, with the unit.
     pub title: String,
-    /// How values are laid out.
+    /// The layout of values.
     pub scale: Scale,
 }
 
-/// What is drawn between the axes.
+/// The content between the axes.
 #[derive(Debug, Clone)]
 pub enum Marks {
     /// Lines over numbers.
     Lines(Vec<Line>),
     /// Bars side by side in groups.
     Bars {
-        /// What stands below each group.
+        /// The label below each group.
         groups: Vec<String>,
         /// The bars, by series.
         series: Vec<Bars>,
@@ -58,16 +58,16 @@ pub enum Marks {
 pub struct Line {
     /// Its name in the legend.
     pub name: String,
-    /// Whether it is what the others are compared with, and dashed.
+    /// Whether the others are compared with it. It is then dashed.
     pub is_reference: bool,
     /// Place and value.
     pub dots: Vec<(f64, Value)>,
 }
 
-/// What stands beside a name in the legend.
+/// The sample beside a name in the legend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sample {
-    /// A line with its mark, dashed for the one that others are compared with.
+    /// A line with its mark, dashed for the reference.
     Line(bool),
     /// A piece of a bar.
     Bar,
@@ -78,18 +78,18 @@ pub(crate) enum Sample {
 pub struct Bars {
     /// Its name in the legend.
     pub name: String,
-    /// A value for each group, where there is one.
+    /// A value for each group, if there is one.
     pub values: Vec<Option<Value>>,
 }
 
 /// A mean, and the extremes of the trials.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Value {
-    /// Where the mark stands.
+    /// The position of the mark.
     pub mean: f64,
-    /// Where the bar through it begins and ends.
+    /// The lower end of the bar through it.
     pub low: f64,
-    /// See above.
+    /// The upper end.
     pub high: f64,
 }
 
@@ -105,7 +105,7 @@ impl Value {
 }
 
 impl Chart {
-    /// The only one of its plot.
+    /// The only chart of its plot.
     pub fn untitled(x: Axis, y: Axis, marks: Marks) -> Self {
         let title = String::new();
         Self { title, x, y, marks }

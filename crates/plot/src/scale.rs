@@ -1,8 +1,8 @@
-//! Scales: where a value lies between the ends of an axis, and where ticks stand.
+//! Scales: the position of a value between the ends of an axis, and the positions of ticks.
 //!
 //! What must never enter: pixels.
 
-/// How values are laid out on an axis.
+/// The layout of values on an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// Even steps, from zero.
@@ -20,7 +20,7 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Wide enough for all values; those that a logarithm does not have are left out of account.
+    /// Wide enough for all values; values without a logarithm are ignored.
     pub(super) fn over(scale: Scale, values: impl Iterator<Item = f64>) -> Self {
         let fits = |value: &f64| value.is_finite() && (scale == Scale::Linear || *value > 0.0);
         let values: Vec<f64> = values.filter(fits).collect();
@@ -57,7 +57,7 @@ impl Span {
         place.clamp(0.0, 1.0)
     }
 
-    /// Where ticks stand, with what is written there.
+    /// The positions of ticks, with their labels.
     pub(super) fn ticks(&self) -> Vec<(f64, String)> {
         let values = match self.scale {
             Scale::Linear => self.even_ticks(),
@@ -80,7 +80,7 @@ impl Span {
         (0..=count).map(|number| number as f64 * step).collect()
     }
 
-    /// Powers of ten; where these are few, twice and five times as much, too.
+    /// Powers of ten; if these are few, also twice and five times as much.
     fn log_ticks(&self) -> Vec<f64> {
         let (first, last) = (self.low.log10().floor(), self.high.log10().ceil());
         let many = self.high / self.low > 300.0;

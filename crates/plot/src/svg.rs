@@ -1,15 +1,15 @@
 //! Writes SVG: elements with their attributes in pixels, and texts.
 //!
-//! What must never enter: what is drawn.
+//! What must never enter: the meaning of a picture.
 
 use std::fmt::Write;
 
-/// A picture that grows.
+/// A picture under construction.
 #[derive(Debug)]
 pub(super) struct Svg(String);
 
 impl Svg {
-    /// An empty one of this size, white, with a title for those who cannot see it.
+    /// An empty, white picture of this size, with a title for screen readers.
     pub(super) fn new(width: f64, height: f64, title: &str) -> Self {
         let title = escaped(title);
         Self(format!(
@@ -38,7 +38,7 @@ impl Svg {
         ));
     }
 
-    /// A line through places.
+    /// A line through points.
     pub(super) fn path(&mut self, places: &[(f64, f64)], style: &str) {
         let places = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}"));
         let places = places.collect::<Vec<_>>().join(" ");
@@ -73,7 +73,7 @@ impl Svg {
         ));
     }
 
-    /// A text whose start, middle or end is at the place.
+    /// A text with its start, middle or end at the position.
     pub(super) fn text(&mut self, x: f64, y: f64, anchor: &str, text: &str) {
         let text = escaped(text);
         self.add(format_args!(
@@ -97,7 +97,7 @@ impl Svg {
         ));
     }
 
-    /// What is drawn together under a name, which a browser shows beneath the pointer.
+    /// Elements drawn together under a name, which a browser shows beneath the pointer.
     pub(super) fn named(&mut self, name: &str, draw: impl FnOnce(&mut Self)) {
         let name = escaped(name);
         self.add(format_args!("<g><title>{name}</title>"));
@@ -105,7 +105,7 @@ impl Svg {
         self.add(format_args!("</g>"));
     }
 
-    /// A text that is read from below.
+    /// A text that is turned to read upwards.
     pub(super) fn upright(&mut self, x: f64, y: f64, text: &str) {
         let text = escaped(text);
         self.add(format_args!(
@@ -114,19 +114,19 @@ impl Svg {
     }
 }
 
-/// About how wide a text of the usual size is, in pixels.
+/// The approximate width of a text of normal size, in pixels.
 pub(super) fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * 6.4
 }
 
-/// Text that cannot be taken for markup.
+/// Text with all markup characters escaped.
 pub fn escaped(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     text.replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Fails a test unless every element is closed by its own end, attributes are quoted, no attribute is no number,
-/// and no character stands for itself that may not.
+/// Fails a test unless every element is closed by its own end, attributes are quoted, no attribute is NaN,
+/// and all special characters are escaped.
 #[cfg(test)]
 pub(super) fn check(text: &str) {
     let mut open: Vec<&str> = Vec::new();

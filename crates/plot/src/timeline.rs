@@ -1,4 +1,4 @@
-//! Curves over seconds, with bands behind them where something went on.
+//! Curves over seconds, with bands behind them for events.
 //!
 //! What must never enter: what the curves and the bands mean.
 
@@ -8,34 +8,34 @@ use super::svg::Svg;
 /// The size of a picture, in pixels.
 const WIDTH: f64 = 1080.0;
 const HEIGHT: f64 = 200.0;
-/// What is left of it for words.
+/// The margins for text.
 const LEFT: f64 = 60.0;
 const RIGHT: f64 = 15.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 26.0;
 
-/// Names of bands alternate over this many rows, as neighbours often begin close together.
+/// Names of bands alternate over this number of rows, because neighbours often begin close together.
 const ROWS: usize = 2;
 
 /// A picture of curves from zero to `length` seconds.
 #[derive(Debug, Clone)]
 pub struct Timeline {
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// The unit of values.
     pub unit: &'static str,
-    /// How many seconds it shows.
+    /// The number of seconds that it shows.
     pub length: f64,
     /// The curves.
     pub curves: Vec<Curve>,
-    /// What went on meanwhile.
+    /// The bands for events.
     pub bands: Vec<Band>,
 }
 
-/// A curve: its points, as seconds and values; none where nothing is known.
+/// A curve: its points, as seconds and values; no value if it is unknown.
 #[derive(Debug, Clone)]
 pub struct Curve {
-    /// What it shows.
+    /// Its name.
     pub name: String,
     /// Its colour, see [`crate::colour`].
     pub colour: &'static str,
@@ -43,10 +43,10 @@ pub struct Curve {
     pub points: Vec<(f64, Option<f64>)>,
 }
 
-/// A time in which something went on.
+/// The time of an event.
 #[derive(Debug, Clone)]
 pub struct Band {
-    /// What; the first word is written above it.
+    /// Its name; the first word is written above it.
     pub name: String,
     /// Its colour.
     pub colour: &'static str,
@@ -56,7 +56,7 @@ pub struct Band {
     pub end: f64,
 }
 
-/// Where seconds and values are in the picture.
+/// The positions of seconds and values in the picture.
 struct Axes {
     time: Span,
     values: Span,

@@ -25,42 +25,41 @@ const NAMED: usize = 4;
 /// At most this many controls of lost replicas are listed.
 const FROZEN_TOLD: usize = 100;
 
-/// At most this many files at a time are checked for coverage: everybody waits for the core
-/// meanwhile.
+/// At most this many files at a time are checked for coverage: all operations wait for the core meanwhile.
 const FILES_AT_ONCE: usize = 32;
 
-/// How long it may take to put something on record.
+/// How long a record in the set may take.
 const ON_RECORD: Duration = Duration::from_secs(2);
 
-/// What a replica knows of the view. What has a default is absent in what older servers say.
+/// What a replica knows of the view. Older servers leave out fields with a default.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ViewStatus {
     /// The number of the view in force here; 0 when this replica has heard of none yet.
     pub epoch: u64,
-    /// Who leads the agreement on views, if that is known.
+    /// The leader of the agreement on views, if known.
     pub leader: Option<u16>,
     /// This replica is in the view.
     pub takes_part: bool,
-    /// It has everything that was made without it, and that its clients may ask for.
+    /// It has everything made without it that its clients may ask for.
     pub up_to_date: bool,
     /// What keeps it outside, for people.
     pub obstacle: Option<String>,
-    /// For how long clients may be answered if nothing more is promised, in milliseconds; `None`: for ever.
+    /// How long it may answer clients without another grant, in milliseconds; `None`: for ever.
     pub lease_ms: Option<u64>,
-    /// What the members are called.
+    /// The names of the members.
     #[serde(default)]
     pub names: MemberNames,
-    /// Who counts for majorities of the agreement on views. One that was removed counts until the others have agreed on that.
+    /// The voters of the agreement on views. A removed member counts until the others have agreed on its removal.
     #[serde(default)]
     pub voters: BTreeSet<u64>,
-    /// That is being changed: until it is done, a majority is needed of those before and of those after.
+    /// The voters are changing: until this is done, a majority of the old voters and a majority of the new voters are needed.
     #[serde(default)]
     pub voters_change: bool,
     /// The members, by slot.
     pub members: Vec<MemberView>,
-    /// Replicas that left the view with controls that may still stand, and are not back.
+    /// Replicas that left the view with controls that may still be in force, and are not back.
     pub losses: Vec<LossView>,
-    /// The last decisions, oldest first; where they were asked for.
+    /// The last decisions, oldest first; only on request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub audit: Vec<AuditEntry>,
 }
@@ -72,7 +71,7 @@ impl ViewStatus {
         self.losses.iter().map(|loss| loss.frozen_controls).sum()
     }
 
-    /// Whether the set has exactly two members, be one of them a witness: neither can go on without the other.
+    /// Whether the set has exactly two members, witness included: neither can go on without the other.
     #[must_use]
     pub fn has_two_voters(&self) -> bool {
         self.members.len() == 2
@@ -88,15 +87,15 @@ pub struct MemberView {
     pub kind: String,
     /// It is in the view.
     pub active: bool,
-    /// Since which view that is so.
+    /// The view since which this holds.
     pub since_epoch: u64,
     /// When it left, in seconds since 1970.
     pub excluded_at_unix_s: Option<u64>,
-    /// Who asked for that.
+    /// The member that asked for that.
     pub excluded_by: Option<u16>,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
-    /// It keeps contents, and lacks nothing that was answered without it, as far as the asked server has heard.
+    /// It keeps contents, and lacks nothing acknowledged without it, as far as the asked server knows.
     #[serde(default)]
     pub complete: bool,
 }
@@ -110,14 +109,14 @@ pub struct LossView {
     pub since_unix_s: u64,
     /// How many of its controls are frozen.
     pub frozen_controls: u64,
-    /// It may alone have something: then its removal waits for an administrator.
+    /// It alone may have something: then its removal waits for an administrator.
     #[serde(default)]
     pub leaves_something: bool,
-    /// They have been decided to end.
+    /// The set has decided that its controls end.
     pub settled: bool,
-    /// All who are left have the same of it, so that this can be decided.
+    /// All survivors have the same of it, so that this can be decided.
     pub ready_to_settle: bool,
-    /// What is waited for before, for people.
+    /// What this still waits for, for people.
     pub waits_for: Option<String>,
 }
 
@@ -134,13 +133,13 @@ pub struct FrozenView {
     pub paths: Vec<String>,
     /// Whether it reaches below its objects.
     pub deep: bool,
-    /// What would be lost by giving it up, for people.
+    /// What giving it up would lose, for people.
     pub open_questions: String,
 }
 
 impl Replica {
-    /// Has another member keep the set's authority from now on. Says whether that one has confirmed that it does; if
-    /// not, it will as soon as it learns of it, and this replica signs nothing meanwhile.
+    /// Moves the set's authority to another member. Returns whether that member has confirmed this. If not, it takes over once it learns of it,
+    /// and this replica signs nothing meanwhile.
     ///
     /// # Errors
     /// Why not, for people, with what to do next. The authority is kept here then.
@@ -152,7 +151,7 @@ impl Replica {
         Ok(authority::is_taken(replica).await)
     }
 
-    /// Has the copies compared now, or as soon as this replica takes part and is up to date.
+    /// Compares the copies now, or as soon as this replica is active and up to date.
     pub fn scrub(&self) {
         self.local()
             .state
@@ -166,7 +165,7 @@ impl Replica {
     pub fn view_status(&self) -> ViewStatus {
         let replica = self.local();
         let removed = replica.state.members.is_removed();
-        // Of a set that this replica does not belong to any more it knows nothing but what was.
+        // A removed replica knows only the past of the set.
         let state = replica
             .view_state()
             .filter(|_| !removed)
@@ -214,15 +213,14 @@ impl Replica {
         .collect()
     }
 
-    /// The controls of lost replicas, which stand in everybody's way, and how many more there are than are told. Of what lies
-    /// below a directory that one of them freezes as a whole, the directory alone is told. Reads the store, so that no
-    /// thread should do this that others wait for.
+    /// The controls of lost replicas, which block all others, and how many more there are than listed. If one of them freezes a directory with
+    /// everything below, only the directory is listed. Reads the store, so other work must not wait for the calling thread.
     #[must_use]
     pub fn frozen(&self) -> (Vec<FrozenView>, usize) {
         let replica = self.local();
         let state = replica.view_state().unwrap_or_default();
         let frozen = replica.engine.frozen();
-        // Not while the core is held, for which all operations wait: deep trees take long.
+        // Without holding the core, for which all operations wait: deep trees take long.
         let parents = Parents::default();
         let tree = LocalTree {
             store: &replica.store,
@@ -249,7 +247,7 @@ impl Replica {
         (views.collect(), more)
     }
 
-    /// Has the set keep on record what a person does here. Where that takes too long the log has it alone.
+    /// Lets the set record what a person does here. If that takes too long, only the log has it.
     pub async fn put_on_record(&self, what: String) {
         tracing::info!(what, "done by an administrator");
         let Some(views) = self.local().views.get() else {
@@ -265,8 +263,8 @@ impl Replica {
         tracing::warn!(why, "what was done may not be on record");
     }
 
-    /// Decides that what a lost replica alone had is given up, so that everybody can go on with what is left.
-    /// When it returns, its versions are kept aside there.
+    /// Decides to give up what only a lost replica had, so that the others can go on with what is left. When the lost replica returns, its
+    /// versions are put aside there.
     ///
     /// # Errors
     /// Why not, for people, with what to do next.
@@ -295,8 +293,7 @@ impl Replica {
     }
 }
 
-/// Controls without the claims that lie below a deep one of the same holder, or repeat one; those of which no claim is
-/// left are not among them.
+/// Controls without the claims that are below a deep one of the same holder, or that repeat one. Controls without any claim left are omitted.
 fn topmost(
     controls: Vec<control::Proposal>,
     above: impl Fn(ObjectId) -> BTreeSet<ObjectId>,
@@ -330,7 +327,7 @@ fn topmost(
     left
 }
 
-/// What a thaw gives up of what a control covers, for people.
+/// What a thaw gives up of the objects that a control covers, for people.
 fn open_questions(
     replica: &LocalReplica,
     slot: ReplicaSlot,
@@ -366,7 +363,7 @@ fn open_questions(
     words
 }
 
-/// Paths of files, not too many.
+/// Paths of the first files, and the number of the others.
 fn named(replica: &LocalReplica, files: &[vfs::ObjectId]) -> String {
     let first = files.iter().take(NAMED);
     let paths: Vec<String> = first.map(|file| shown::named(replica, *file)).collect();
@@ -449,7 +446,7 @@ mod tests {
         .collect()
     }
 
-    /// A lost replica had unpacked an archive: its directory was frozen as a whole, and every file in it was listed.
+    /// A lost replica had unpacked an archive: its directory was frozen with everything below, and every file in it was listed.
     #[test]
     fn of_a_directory_that_is_frozen_as_a_whole_nothing_below_is_told() {
         let controls = vec![

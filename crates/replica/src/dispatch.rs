@@ -1,4 +1,4 @@
-//! What arrives from other replicas, and where it goes.
+//! Messages of other replicas, and where they go.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -107,7 +107,7 @@ impl MessageHandler for Dispatch {
             match wire::decode(evidence) {
                 Ok(Grounds::Past(evidence)) => meeting::turned_away(&replica, by, evidence),
                 Ok(Grounds::Removed(list)) => members::learn_members(&replica, by, &list),
-                // The transport refused, or a program of another version.
+                // A refusal by the transport, or by another program version.
                 Err(_) => {}
             }
         }
@@ -191,7 +191,7 @@ fn receive(replica: &Arc<LocalReplica>, incoming: Incoming) -> Result<(), Malfor
         Kind::Completed => {
             let completed = wire::decode(&incoming.message.payload)?;
             let noting = losses::completed(replica.clone(), from, completed);
-            // Until then it keeps its credit, so that not too much waits here.
+            // Until then it keeps its credit, which limits how much waits here.
             tokio::spawn(async move {
                 noting.await;
                 drop(incoming);
@@ -238,7 +238,7 @@ async fn answer_forward(
     replica.state.metrics.served.fetch_add(1, Ordering::Relaxed);
     let answer = tokio::select! {
         answer = serve(replica.clone(), from, forwarded) => Some(answer),
-        // What it waits for does not happen any more.
+        // What it waits for no longer happens.
         () = replica.stopped() => None,
     };
     drop(replica);
@@ -258,7 +258,7 @@ async fn serve(replica: Arc<LocalReplica>, from: ReplicaSlot, forwarded: Forward
     } = forwarded;
     let file_system = ReplicatedFileSystem::forwarded(replica, origin, removed);
     if let Operation::Read(_, file, ..) | Operation::Fetch(_, file, ..) = &operation {
-        // What is read at another site is wanted there before what nobody reads.
+        // The other site wants this before what no client reads.
         file_system.replica.engine.expedite(Some(*file));
     }
     let changed = operation.changes_file();
@@ -276,7 +276,7 @@ async fn serve(replica: Arc<LocalReplica>, from: ReplicaSlot, forwarded: Forward
         operation => forward::perform(&file_system, operation).await,
     };
     if let Some(file) = changed {
-        // Control of the file goes to who changes it when its contents are everywhere (decision 52).
+        // The replica that changes the file gets control once its contents are everywhere (decision 52).
         file_system.replica.engine.expedite_much(file);
     }
     match outcome {

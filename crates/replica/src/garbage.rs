@@ -1,4 +1,4 @@
-//! Every decoder of what another replica says, and of the facts that a replica keeps, for fuzzing.
+//! Every decoder for messages of other replicas, and for the facts that a replica keeps, for fuzzing.
 //!
 //! What must never enter: what a message means.
 
@@ -8,7 +8,7 @@ use crate::state::wire::{
     ScrubQuestion, Taken, Wanted, decode,
 };
 
-/// Takes arbitrary bytes apart as every kind of message and of fact, for fuzzing; nothing comes of it.
+/// Decodes arbitrary bytes as every kind of message and fact, for fuzzing, and drops the result.
 #[doc(hidden)]
 pub fn decode_as_anything(bytes: &[u8]) {
     drop(decode::<control::Envelope>(bytes));

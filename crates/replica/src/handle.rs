@@ -80,7 +80,7 @@ pub struct Replica {
 
 impl Replica {
     /// Starts to replicate the store with the other members of the set, within a tokio runtime.
-    /// `incarnation` has to be larger than at any earlier start, and not 0. `readers`: who reads files of the store past the replica.
+    /// `incarnation` must be larger than at any earlier start, and not 0. `readers` read files of the store without the replica.
     ///
     /// # Errors
     /// [`StartError`] says what to do next.
@@ -106,7 +106,7 @@ impl Replica {
         let remembered = remembered::load(&store)?;
         let engine = Engine::begin(store, &settings, incarnation, &remembered, steps);
         let peer_settings = settings.peer.clone();
-        // Who keeps the authority may change while the server runs.
+        // The keeper of the authority may change while the server runs.
         let admitting = Some(set.clone());
         let of = (&identity, &list);
         let state = state_at_start(&engine, of, settings, (incarnation, held)).await?;
@@ -160,40 +160,39 @@ impl Replica {
         self.local.state.is_witness
     }
 
-    /// Whether it was removed from the set. It serves nobody then, and stays so.
+    /// Whether it was removed from the set. Then it serves no clients, for good.
     #[must_use]
     pub fn is_removed(&self) -> bool {
         self.local.state.members.is_removed()
     }
 
-    /// Whether clients are answered now; until then they are told to come again.
+    /// Whether clients are answered now; until then they are told to try again.
     #[must_use]
     pub fn ready(&self) -> bool {
         self.local.is_whole() && self.local.lease.may_answer()
     }
 
-    /// Whether somebody may read a file of the own copy past this replica, as long as [`Replica::readers_left`] says and until
-    /// [`Readers::end`]: nobody else decides about it, and all of it is here. To be asked when [`Readers::files`] names the file already: what
-    /// others are granted later ends it then.
+    /// Whether a reader may read a file of the local copy without this replica, for as long as [`Replica::readers_left`] and until
+    /// [`Readers::end`]: no other replica decides about it, and all of it is here. Call this when [`Readers::files`] already names the file, so
+    /// that later grants to others end the reading.
     #[must_use]
     pub fn is_read_here(&self, file: ObjectId) -> bool {
         self.local.is_read_here(file)
     }
 
-    /// How long the own copy may be read past this replica if nothing more is granted (rule 22).
+    /// How long the local copy may be read without this replica if nothing more is granted (rule 22).
     #[must_use]
     pub fn readers_left(&self) -> Duration {
         self.local.readers_left()
     }
 
-    /// Says why, once the others have gone on without this replica: it has to be started anew.
+    /// Gives the reason once the others have gone on without this replica, which must then restart.
     #[must_use]
     pub fn has_left(&self) -> watch::Receiver<Option<String>> {
         self.local.lease.has_left()
     }
 
-    /// Sets when updates of a directory and everything below are answered; `None` leaves it to the
-    /// directories above.
+    /// Sets when updates of a directory and everything below are answered; `None` leaves it to the directories above.
     ///
     /// # Errors
     /// Those of an operation on the directory.
@@ -210,8 +209,7 @@ impl Replica {
         durability::setting_of(&self.local, object).await
     }
 
-    /// Waits until every replica that is in contact has everything, at most for this long, before the
-    /// server stops. Says whether they have.
+    /// Before the server stops: waits at most this long until every replica in contact has everything. Returns whether they have.
     pub async fn stop(&self, patience: Duration) -> bool {
         let everywhere = self.local.everything_everywhere();
         tokio::time::timeout(patience, everywhere).await.is_ok()
@@ -222,7 +220,7 @@ impl Replica {
     }
 }
 
-/// How much of the tree is here. Where that is nothing, what was granted to others is set aside.
+/// How much of the tree is here. If nothing is, what was granted to others is set aside.
 async fn held_at_start(
     store: &Store,
     set: &SetDirectory,
@@ -231,7 +229,7 @@ async fn held_at_start(
     let founder = set.is_creator() && (list.members.len() == 1 || views::has_known_a_view(store)?);
     let held = base::held(store, founder)?;
     if held == Held::Nothing {
-        // What is here of others is no copy any more. What was granted to them counts all the same.
+        // Others' data here is not a copy any more. Grants to them still count.
         persistence::set_aside(store).await?;
     }
     Ok(held)
@@ -262,7 +260,7 @@ async fn state_at_start(
     }))
 }
 
-/// Takes up what earlier starts have noted of the other members and of this replica.
+/// Loads what earlier starts noted about the other members and this replica.
 fn take_up(
     replica: &Arc<LocalReplica>,
     list: MemberList,
@@ -272,7 +270,7 @@ fn take_up(
     replica.note_applied_streams()?;
     members::adopt_members(replica, list);
     if replica.state.is_witness || held == Held::Nothing {
-        // A witness makes nothing; else whatever was made here is with the others, or was given up.
+        // A witness makes nothing. Without a copy here, everything is with the others or was given up.
         replica.engine.previous_settled();
     } else {
         take_up_previous(replica, &remembered.granted)?;
@@ -283,7 +281,7 @@ fn take_up(
     Ok(())
 }
 
-/// What a replica does by itself, but for following the views.
+/// The tasks of a replica, except following the views.
 fn begin_tasks(
     replica: &Arc<LocalReplica>,
     steps: mpsc::UnboundedReceiver<Step>,
@@ -327,9 +325,8 @@ impl Drop for Replica {
     }
 }
 
-/// Goes on with what earlier incarnations left: contents that were not everywhere, controls that were
-/// not given up. A control ends only when everything written under it is everywhere, so a file that no
-/// previous control covers has only a mark left.
+/// Continues what earlier incarnations left: contents that were not everywhere, and controls that were not given up. A control ends only when
+/// everything written under it is everywhere. So if no previous control covers a marked file, only the mark is left.
 fn take_up_previous(replica: &LocalReplica, grants: &[Proposal]) -> Result<(), StartError> {
     let marked = replica.store.unshipped()?;
     let position = *replica.store.stable_position().borrow();

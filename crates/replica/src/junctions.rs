@@ -17,7 +17,7 @@ const AGREED: Duration = Duration::from_secs(10);
 pub struct JunctionView {
     /// The name.
     pub name: String,
-    /// Where it leads, in the order of preference. In a wish: nowhere when it is to be gone.
+    /// Its targets, in the order of preference. In a request: none, to remove the name.
     pub to: Vec<Referral>,
 }
 
@@ -33,10 +33,10 @@ impl Replica {
         junctions.collect()
     }
 
-    /// Has the set agree that a name leads to these trees from now on, or to none.
+    /// Lets the set agree that a name leads to these trees from now on, or to none.
     ///
     /// # Errors
-    /// Why it does not, for people, with what to do next.
+    /// Why not, for people, with what to do next.
     pub async fn decide_junction(&self, junction: JunctionView) -> Result<(), String> {
         let Some(views) = self.local().views.get() else {
             return Err(
@@ -53,7 +53,7 @@ impl Replica {
     }
 }
 
-/// What has become of a decision, for people.
+/// The outcome of a decision, for people.
 fn conclude(decided: Result<Outcome, ViewError>) -> Result<(), String> {
     match decided {
         Ok(Outcome::Applied) => Ok(()),
@@ -68,7 +68,7 @@ fn conclude(decided: Result<Outcome, ViewError>) -> Result<(), String> {
     }
 }
 
-/// Whether the set may still agree on what it was asked, or has agreed already.
+/// Whether the set may still agree on a request, or has already agreed.
 fn may_come_true(error: &ViewError) -> bool {
     match error {
         ViewError::OutcomeUnknown => true,

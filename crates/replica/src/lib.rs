@@ -1,19 +1,18 @@
 //! One replica of a tree: a local copy, kept equal to the others.
 //!
-//! [`Replica`] is a [`vfs::FileSystem`] around a [`store::Store`]. The folders are layers; each imports only from those before it,
-//! which a test of the whole repository holds them to:
+//! [`Replica`] is a [`vfs::FileSystem`] around a [`store::Store`]. The folders are layers; each imports only from those before it, which a test
+//! of the whole repository checks:
 //!
-//! 1. `state`: what a replica knows, and the words that replicas use;
-//! 2. `driver`: where the pure core of replication control meets the rest; every change is admitted there first;
-//! 3. `frontend`: operations of clients and of other replicas; what another replica controls is forwarded there;
-//! 4. `replication`: what was changed here is distributed to the others, rows as a stream of records, contents beside it;
-//! 5. `membership`: sessions, views, and what becomes of the lost.
+//! 1. `state`: what a replica knows, and the messages that replicas exchange;
+//! 2. `driver`: connects the pure core of replication control with the rest; every change is admitted there first;
+//! 3. `frontend`: operations of clients and of other replicas; it forwards those on what another replica controls;
+//! 4. `replication`: distributes local changes to the others, rows as a stream of records, contents beside it;
+//! 5. `membership`: sessions, views, and what becomes of lost replicas.
 //!
-//! Above them, in files beside this one, `handle` puts a replica together, `dispatch` hands each message to its layer, `maintenance` looks
-//! after what is due now and then, `administration`, `junctions` and `status` speak with people (`shown`: by which names).
+//! Files beside this one stand above them: `handle` puts a replica together, `dispatch` hands each message to its layer, `maintenance` does
+//! periodic work. `administration`, `junctions` and `status` report to people (`shown`: under which names).
 //!
-//! What must never enter: NFS, how connections work, how rows are stored, and the rules of replication
-//! control themselves.
+//! What must never enter: NFS, how connections work, how rows are stored, and the rules of replication control themselves.
 
 #![forbid(unsafe_code)]
 

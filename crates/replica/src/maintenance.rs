@@ -1,4 +1,4 @@
-//! What has to be looked after now and then: records and marks that nobody needs any more, new members.
+//! Periodic work: records and marks that are no longer needed, new members.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,20 +19,19 @@ use crate::replication::progress;
 
 const INTERVAL: Duration = UNCHANGED;
 
-/// At most this many records are looked at at a time.
+/// At most this many records are read at a time.
 const RECORDS_AT_ONCE: usize = 256;
 
-/// For a replica out of the view that is in contact, this many times as many updates are kept:
-/// those that are made while it takes a copy follow it.
+/// For a replica outside the view but in contact, this many times as many updates are kept: those made during its copy must follow the copy.
 const KEPT_IN_CONTACT: u64 = 10;
 
-/// An update that has been waiting for so long is told of. Others answer for less.
+/// An update that has been waiting for this long is logged.
 const STUCK_LONG: Duration = Duration::from_secs(20);
 
-/// What is told of once, with sums later.
+/// Logged once; repeats are logged as sums.
 const STUCK: &str = "an update waits to be applied";
 
-/// Looks after things until the replica stops.
+/// Does the periodic work until the replica stops.
 pub(crate) async fn keep(replica: Arc<LocalReplica>) {
     let told = watch::Sender::new(());
     tokio::select! {
@@ -42,7 +41,7 @@ pub(crate) async fn keep(replica: Arc<LocalReplica>) {
     }
 }
 
-/// Has everything that is looked after, and the tasks that watch over the set, look now and then, all at once.
+/// Wakes the periodic work, and the tasks that watch the set, at regular times, all at once.
 async fn tell_time(replica: &LocalReplica, told: &watch::Sender<()>) {
     let mut ticks = ticks(replica, INTERVAL);
     loop {
@@ -52,8 +51,8 @@ async fn tell_time(replica: &LocalReplica, told: &watch::Sender<()>) {
     }
 }
 
-/// Has the set agree on members that come and go. That waits for a newcomer that does not answer, and nothing else may:
-/// not even the news that this newcomer is removed.
+/// Lets the set agree on members that come and go. This may wait for a newcomer that does not answer. Nothing else may wait for that, not even
+/// the news that the newcomer is removed.
 async fn configure(replica: &Arc<LocalReplica>, mut time: watch::Receiver<()>) {
     while time.changed().await.is_ok() {
         views::configure(replica).await;
@@ -81,7 +80,7 @@ async fn tidy(replica: &Arc<LocalReplica>, mut time: watch::Receiver<()>) {
     }
 }
 
-/// Tells for what updates have been waiting for long.
+/// Logs what updates have been waiting for, if they wait long.
 fn tell_stuck(replica: &LocalReplica) {
     for inbox in replica.state.inboxes.all() {
         if let Some(awaits) = inbox.awaits_after(STUCK_LONG)
@@ -93,21 +92,21 @@ fn tell_stuck(replica: &LocalReplica) {
     }
 }
 
-/// Tells of locks that arrived with updates, for ever.
+/// Reports locks that arrived with updates, for ever.
 pub(crate) async fn pass_lock_changes_on(replica: Arc<LocalReplica>) {
     let mut changes = replica.store.lock_changes();
     loop {
         match changes.recv().await {
             Ok(file) => replica.state.lock_listeners.tell(file),
-            // A client that waits for one that was missed asks again by itself, a little later.
+            // A client that waits for a missed change asks again a little later.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,
         }
     }
 }
 
-/// Takes the durable marks off files that everybody has. Until this replica is up to date they tell what it has to put
-/// aside, should the others have gone on without it.
+/// Removes the durable marks of files that all others have. Until this replica is up to date, they tell what it must put aside if the others
+/// have gone on without it.
 async fn forget_marks(replica: &LocalReplica) -> vfs::Result<()> {
     if !replica.lease.is_up_to_date() {
         return Ok(());
@@ -120,8 +119,8 @@ async fn forget_marks(replica: &LocalReplica) -> vfs::Result<()> {
     replica.store.forget_unshipped(&files, still).await
 }
 
-/// Removes records that every member has applied, or that a replica out of the view has to do without. Who that is nobody
-/// here knows before a view is in force: what the members lack must not go until then.
+/// Removes records that every member has applied, or that a replica outside the view must do without. Before a view is in force, it is not known
+/// which replicas are outside, so all records stay.
 async fn trim(replica: &LocalReplica, trimmed: &mut u64) -> vfs::Result<()> {
     if replica.lease.view().epoch == Epoch(0) {
         return Ok(());
@@ -148,7 +147,7 @@ async fn trim(replica: &LocalReplica, trimmed: &mut u64) -> vfs::Result<()> {
     Ok(())
 }
 
-/// The last record up to a position; positions have gaps, and nobody lacks what was never there.
+/// The last record up to a position. Positions have gaps, which no replica lacks.
 fn last_record(replica: &LocalReplica, through: u64) -> vfs::Result<Option<u64>> {
     let mut last = None;
     loop {

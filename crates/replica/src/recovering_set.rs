@@ -1,8 +1,7 @@
-//! Going on when the majority of a set is gone for ever: what a survivor's store knows, and its word that the
-//! survivors alone are the set from now on.
+//! Going on when the majority of a set is lost for ever: what a survivor's store knows, and how it makes the survivors alone the set from now
+//! on.
 //!
-//! No replica may run on the store meanwhile. What must never enter: whether the others are really gone; that
-//! is what an administrator says.
+//! No replica may run on the store meanwhile. What must never enter: whether the others are really gone; an administrator says that.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use crate::membership::views::Facts;
 use crate::state::lineage;
 use crate::state::time::unix_seconds;
 
-/// Why a set does not go on with its survivors. Each message says what to do next.
+/// Why a set cannot go on with its survivors. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
     /// What was agreed cannot be read or changed.
@@ -34,7 +33,7 @@ pub enum RecoverError {
     Refused(String),
 }
 
-/// What one replica knows of its set while it stands still.
+/// What one replica knows of its set while it is stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownSet {
     /// The number of the last view it has heard of.
@@ -43,7 +42,7 @@ pub struct KnownSet {
     pub members: Vec<KnownMember>,
     /// The last decision it has heard of, for people, and when it was made, in seconds since 1970.
     pub last_decision: Option<(u64, String)>,
-    /// This copy is known to have been put back from an older one, or to have lost its end.
+    /// This copy is known to be restored from an older one, or truncated.
     pub rolled_back: bool,
 }
 
@@ -99,9 +98,8 @@ fn facts(store: &Arc<Store>) -> Arc<Facts> {
     })
 }
 
-/// Makes the survivors the whole set, on the word of the replica whose store this is, which has to be one of
-/// them. It holds once a majority of the survivors runs; the others of them follow when they hear of it. A copy that was
-/// put back from an older one may go on so, if it is the only survivor.
+/// Makes the survivors the whole set, by a decision of the replica that owns this store and must be one of them. It holds once a majority of the
+/// survivors runs; the other survivors follow when they hear of it. A copy restored from an older one may do this only as the single survivor.
 ///
 /// # Errors
 /// [`RecoverError`], with what to do next; then nothing has changed.

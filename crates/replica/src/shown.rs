@@ -1,6 +1,6 @@
-//! Members, controls and objects, as people are shown them.
+//! Members, controls and objects, as people see them.
 //!
-//! What must never enter: what is said of them (`status`, `administration`).
+//! What must never enter: statements about them (`status`, `administration`).
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::driver::local_replica::LocalReplica;
 /// At most this many objects of a control are named.
 const CLAIMS_NAMED: usize = 8;
 
-/// The names of members, by slot. Not all have one.
+/// The names of members, by slot. Some have none.
 pub type MemberNames = BTreeMap<u16, String>;
 
-/// What the members are called.
+/// The names of the members.
 pub(crate) fn names(replica: &LocalReplica) -> MemberNames {
     let members = replica.state.members.list().members.into_iter();
     let named = members.filter(|member| !member.name.is_empty());
@@ -28,7 +28,7 @@ pub(crate) fn is_deep(control: &Proposal) -> bool {
     claims.any(|claim| claim.depth == Depth::Deep)
 }
 
-/// What a control covers, for people: some objects by name, and how many more there are.
+/// What a control covers, for people: some objects by name, and the number of the others.
 pub(crate) fn claimed(replica: &LocalReplica, control: &Proposal) -> Vec<String> {
     let claims = control.claims.iter().take(CLAIMS_NAMED);
     let mut paths: Vec<_> = claims.map(|claim| named(replica, claim.object)).collect();

@@ -1,4 +1,4 @@
-//! What a replica tells people about itself: peers, controls, how far behind others are, what was shipped.
+//! What a replica reports to people about itself: peers, controls, how far behind others are, what was shipped.
 
 use std::sync::atomic::Ordering;
 
@@ -20,29 +20,29 @@ use crate::state::wire::LinkView;
 /// At most this many controls are listed.
 const LISTED: usize = 200;
 
-/// Reasons are looked for in groups of at most this many: everybody waits for the core meanwhile.
+/// Reasons are looked up in groups of at most this many: all operations wait for the core meanwhile.
 const REASONS_AT_ONCE: usize = 8;
 
 /// At most this many torn files are named.
 const TORN_NAMED: usize = 16;
 
-/// A replica at one moment, as `meridian status --json` shows it. What has a default is absent in what older servers say.
+/// A replica at one moment, as `meridian status --json` shows it. Older servers leave out fields with a default.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicaStatus {
     /// Its place in the set.
     pub slot: u16,
-    /// What the members are called, this one included.
+    /// The names of the members, this one included.
     #[serde(default)]
     pub names: MemberNames,
     /// It is a witness: it votes, keeps no contents, and serves no clients.
     #[serde(default)]
     pub witness: bool,
-    /// It was removed from the set, and serves nobody.
+    /// It was removed from the set, and serves no clients.
     #[serde(default)]
     pub removed: bool,
     /// The version of the list of members that it knows.
     pub members_version: u64,
-    /// The whole tree is here, and clients are answered; until then they are told to come again.
+    /// The whole tree is here, and clients are answered; until then they are told to try again.
     pub ready: bool,
     /// When updates are answered where no directory says otherwise.
     pub durability: Durability,
@@ -50,7 +50,7 @@ pub struct ReplicaStatus {
     pub peers: Vec<PeerView>,
     /// The controls it acknowledges, its own first; at most two hundred.
     pub controls: Vec<ControlView>,
-    /// How many there are.
+    /// The number of all controls.
     pub controls_total: u64,
     /// Operations of clients here that were carried out by other replicas.
     pub forwarded: u64,
@@ -62,50 +62,49 @@ pub struct ReplicaStatus {
     pub shipped_content_bytes: u64,
     /// Bytes of update records sent to all others together.
     pub shipped_record_bytes: u64,
-    /// Grants for its lease that were dropped, because this start of the server had not asked for them.
+    /// Lease grants that were dropped because this start of the server had not requested them.
     #[serde(default)]
     pub dropped_grants: u64,
-    /// Messages with updates of a third member that were dropped: not that member's own, or not to be taken at that time.
+    /// Relayed updates of other members that were dropped: not made by that member, or not allowed at that time.
     #[serde(default)]
     pub refused_relays: u64,
     /// How often the time of day jumped against the clock of leases.
     #[serde(default)]
     pub clock_jumps: u64,
-    /// How far it is on its way back into the view, or into a set that it has joined.
+    /// Its progress on the way back into the view, or into a set that it has joined.
     #[serde(default)]
     pub rejoining: Option<RejoinView>,
-    /// Files whose unstable data a crash has taken, and that others have to hear of yet.
+    /// Files that lost unstable data in a crash, about which others must still hear.
     #[serde(default)]
     pub recovering_files: u64,
-    /// Files of which part was lost with a replica, so that they cannot be read.
+    /// Files that lost a part with a replica, so that they cannot be read.
     #[serde(default)]
     pub torn_files: u64,
-    /// Paths of them, not all when there are many.
+    /// The first paths of torn files.
     #[serde(default)]
     pub torn_paths: Vec<String>,
-    /// Who refuses changes, or soon will, for lack of space on whose disk.
+    /// Members that refuse changes, or soon will, because a disk lacks space.
     #[serde(default)]
     pub short: Vec<ShortView>,
-    /// How many entries are kept in memory of what others lack, or may not know: it does not grow
-    /// with the time that somebody is away.
+    /// How many entries memory keeps about what others lack, or may not know. The number does not grow with the time that a replica is away.
     #[serde(default)]
     pub kept_entries: u64,
-    /// Bytes of memory for what is kept of files that others lack contents of, about.
+    /// Approximate memory, in bytes, for files whose contents others lack.
     #[serde(default)]
     pub kept_bytes: u64,
     /// The limit of `kept_bytes`.
     #[serde(default)]
     pub kept_bytes_max: u64,
-    /// The slot of a member of the view that lacks more than is kept: changes wait for it, or it leaves.
+    /// The slot of a member that lacks more than is kept: changes wait for it, or it is excluded.
     #[serde(default)]
     pub too_slow: Option<u16>,
     /// Changes of clients that were refused here because another member's disk has no space.
     #[serde(default)]
     pub space_refusals: u64,
-    /// Why its data directory is known to be an older copy, or to have lost its end: it takes no part then.
+    /// Why its data directory is known to be an older copy, or truncated: it takes no part then.
     #[serde(default)]
     pub rolled_back: Option<String>,
-    /// Who takes part, without the decisions.
+    /// The view, without the decisions.
     #[serde(default)]
     pub view: Option<ViewStatus>,
     /// The comparison of the copies, without its findings.
@@ -113,7 +112,7 @@ pub struct ReplicaStatus {
     pub scrub: Option<ScrubView>,
 }
 
-/// A disk with too little space, and who refuses changes because of it.
+/// A disk with too little space, and a member that refuses changes because of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShortView {
     /// The member that refuses.
@@ -136,58 +135,57 @@ pub struct PeerView {
     pub connected: bool,
     /// Round-trip time of the control connection, in microseconds.
     pub round_trip_us: Option<u64>,
-    /// How far its time of day is from this replica's; `None` when it has not answered for a site lease lately.
+    /// How far its time of day is from this replica's; `None` if it has not answered within a site lease.
     #[serde(default)]
     pub clock: Option<ClockDifference>,
     /// Bytes sent to it, as they went over the wire.
     pub sent_bytes: u64,
     /// Bytes received from it.
     pub received_bytes: u64,
-    /// Bytes of messages that wait here for it, contents and updates excepted.
+    /// Bytes of messages that wait here for it, without contents and updates.
     #[serde(default)]
     pub waiting_bytes: u64,
     /// Updates made here that it has not acknowledged.
     pub lag_updates: u64,
-    /// Bytes of file contents that it lacks, at most; `None` when files count whose length is not known.
+    /// Bytes of file contents that it lacks, at most; `None` if the length of a file is not known.
     pub lag_bytes: Option<u64>,
-    /// Files of which it lacks something.
+    /// Files that it lacks in part.
     pub lag_files: u64,
-    /// Files of these whose contents rest on because clients keep this server busy.
+    /// Of these, files whose contents wait because clients keep this server busy.
     #[serde(default)]
     pub resting_files: u64,
     /// For how long it has lacked something, in milliseconds.
     pub lag_ms: u64,
-    /// For how long an update of its has been waiting here until controls are granted or updates of others come, in
-    /// milliseconds. `None`: none is.
+    /// How long an update of that member has been waiting here for controls or for updates of others, in milliseconds; `None` if none waits.
     #[serde(default)]
     pub update_waits_ms: Option<u64>,
-    /// How far it is on its way back into the view, of what this replica sends it.
+    /// Its progress on the way back into the view, in what this replica sends it.
     #[serde(default)]
     pub rejoining: Option<RejoinView>,
-    /// Bytes that users may still fill there, as it said last. A witness has none to fill.
+    /// Bytes that users may still fill there, by its latest report. A witness has none to fill.
     #[serde(default)]
     pub available_bytes: Option<u64>,
-    /// It lacks contents that are not sent, because there is no space for them.
+    /// It lacks contents that are not sent because it has no space.
     #[serde(default)]
     pub awaits_space: bool,
-    /// Bytes of contents that were sent to it and that it had no space for.
+    /// Bytes of contents that were sent to it without space for them.
     #[serde(default)]
     pub refused_bytes: u64,
-    /// Messages of it that were dropped, because it may not say such things.
+    /// Messages of it that were dropped because it may not send them.
     #[serde(default)]
     pub refused_messages: u64,
     /// Why it is not connected.
     pub last_error: Option<String>,
-    /// Which program it said it is, at the last connection.
+    /// The program that it reported at the last connection.
     #[serde(default)]
     pub program: Option<String>,
-    /// Why its data directory is known to be an older copy, or to have lost its end: it is refused then.
+    /// Why its data directory is known to be an older copy, or truncated: it is refused then.
     #[serde(default)]
     pub rolled_back: Option<String>,
-    /// What it sent that makes no sense; it is not listened to then, before it is started anew.
+    /// What it sent that makes no sense; it is ignored then until it restarts.
     #[serde(default)]
     pub nonsense: Option<String>,
-    /// Its links to third members, as it said lately.
+    /// Its links to other members, by its latest report.
     #[serde(default)]
     pub links: Vec<LinkView>,
 }
@@ -205,18 +203,18 @@ pub struct ControlView {
     pub deep: bool,
     /// For how long it has been acknowledged here, in milliseconds.
     pub age_ms: u64,
-    /// Of own controls: why it has not ended.
+    /// For own controls: why it has not ended.
     pub held_because: Option<String>,
 }
 
-/// Seconds in a smaller unit, rounded. What is no time at all counts as none.
+/// Seconds in a smaller unit, rounded. Invalid times count as zero.
 fn scaled(seconds: f64, units: f64) -> u64 {
     // Casts saturate.
     (seconds * units).round() as u64
 }
 
 impl Replica {
-    /// The replica as it is now. Reads the store, so that no thread should do this that others wait for.
+    /// The replica as it is now. Reads the store, so other work must not wait for the calling thread.
     #[must_use]
     pub fn status(&self) -> ReplicaStatus {
         let replica = self.local();
@@ -273,19 +271,19 @@ impl Replica {
         }
     }
 
-    /// The other members alone.
+    /// Only the other members.
     #[must_use]
     pub fn peers(&self) -> Vec<PeerView> {
         peers(self.local())
     }
 
-    /// How the scrub is.
+    /// The state of the scrub.
     #[must_use]
     pub fn scrub_status(&self) -> ScrubView {
         self.local().state.scrub.view(&self.local().store)
     }
 
-    /// Bytes sent to all other members together and received from them since the start, as they went over the wire.
+    /// Bytes sent to and received from all other members together since the start, as they went over the wire.
     #[must_use]
     pub fn wire_bytes(&self) -> (u64, u64) {
         let endpoint = self.local().endpoint.get();
@@ -387,7 +385,7 @@ fn clock_of(replica: &LocalReplica, peer: ReplicaSlot) -> Option<ClockDifference
     lately?.clock.best()
 }
 
-/// What a peer said lately of its links to third members.
+/// A peer's recent report about its links to other members.
 fn links_of(replica: &LocalReplica, peer: ReplicaSlot) -> Vec<LinkView> {
     let news = replica.state.peers.news();
     let said = news.get(&peer).and_then(|news| news.said.as_ref());

@@ -110,7 +110,7 @@ fn seeds() -> Vec<u64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_work_at_three_sites_ends_with_equal_copies() {
     for seed in seeds() {
-        let set = Set::of(3).await;
+        let set = Set::unsuspected(3).await;
         all_work(&set, seed, 150).await;
         set.assert_equal().await;
     }
@@ -118,7 +118,7 @@ async fn random_work_at_three_sites_ends_with_equal_copies() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_work_between_restarts_ends_with_equal_copies() {
-    let mut set = Set::of(3).await;
+    let mut set = Set::unsuspected(3).await;
     for (round, seed) in seeds().into_iter().enumerate() {
         all_work(&set, seed + 100, 60).await;
         set.restart(round % 3).await;

@@ -21,25 +21,25 @@ use crate::set::Membership;
 pub enum Repair {
     /// Nothing; no file in the data directory is opened for writing.
     Nothing,
-    /// What can be put right without losing anything that a copy may have.
+    /// Problems that can be repaired without losing data that only this copy may have.
     Mend,
-    /// The same, and the rows end before what the disk has damaged of them, though more was answered.
+    /// The same. In addition, rows end before the part that the disk has damaged, even if later rows were answered to clients.
     AcceptLoss,
 }
 
-/// What a check of a data directory saw.
+/// The result of a check of a data directory.
 #[derive(Debug)]
 pub struct CheckReport {
-    /// What was to be put right.
+    /// The permitted repair.
     repair: Repair,
-    /// What is wrong outside of the trees.
+    /// The defects outside the trees.
     defects: Vec<Defect>,
-    /// Each tree with what its store says, or why it cannot be looked at.
+    /// Each tree with the report of its store, or why it cannot be checked.
     trees: Vec<(String, Result<Report, StoreError>)>,
 }
 
 impl CheckReport {
-    /// Whether all is well now.
+    /// Whether there are no unrepaired defects.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.defects.iter().all(|defect| defect.repair.is_some())
@@ -50,11 +50,10 @@ impl CheckReport {
     }
 }
 
-/// Checks a data directory, and puts right what `repair` allows. Takes as long as reading all
-/// metadata does.
+/// Checks a data directory, and repairs what `repair` allows. Takes as long as reading all metadata.
 ///
 /// # Errors
-/// [`DataDirectoryError`] when a server runs on it, or it cannot be read.
+/// [`DataDirectoryError`] when a server runs on it, or when it cannot be read.
 pub fn check(data: &Path, repair: Repair) -> Result<CheckReport, DataDirectoryError> {
     let examination = Examination::begin(data, repair != Repair::Nothing)?;
     let mut report = CheckReport {
@@ -84,8 +83,8 @@ pub fn check(data: &Path, repair: Repair) -> Result<CheckReport, DataDirectoryEr
     Ok(report)
 }
 
-/// What is wrong with the files of the set and of the pool that the server belongs to, by what the directory says that it is.
-/// A repair leaves them alone: only a backup and the other members have them.
+/// The defects in the files of the server's set and pool, compared with the identity in the directory. A repair does
+/// not change these files: only a backup and the other members have them.
 fn memberships(data: &Path, member: Option<MemberOf>) -> Vec<Defect> {
     let (set_files, pool_files) = (set_path(data), pool_path(data));
     let set = SetDirectory::new(&set_files);
@@ -115,7 +114,7 @@ fn memberships(data: &Path, member: Option<MemberOf>) -> Vec<Defect> {
     defects.map(|what| Defect { what, repair: None }).collect()
 }
 
-/// What is read of files of a set or pool, where there are some.
+/// Reads files of a set or pool, if there are any.
 fn if_there(
     files: SetDirectory,
     read: impl FnOnce(SetDirectory) -> Result<MemberOf, String>,
@@ -126,7 +125,7 @@ fn if_there(
     }
 }
 
-/// The place that the files of a set give the server, or what is wrong with them.
+/// The server's place in the set by its files, or the defect in them.
 fn place_in_set(files: SetDirectory) -> Result<MemberOf, String> {
     let membership = Membership::read(files).map_err(|error| error.to_string())?;
     let authority = membership.directory.check_authority();
@@ -135,7 +134,7 @@ fn place_in_set(files: SetDirectory) -> Result<MemberOf, String> {
     Ok(MemberOf { set, slot })
 }
 
-/// The same of a pool.
+/// The same for a pool.
 fn place_in_pool(files: SetDirectory) -> Result<MemberOf, String> {
     let place = PoolPlace::read(files).map_err(|error| error.to_string())?;
     let authority = place.directory.check_authority();
@@ -191,7 +190,7 @@ mod tests {
     use crate::data_directory::DataDirectory;
     use crate::set::{self, Reached};
 
-    /// What a check says of a member whose file of the set has been treated so.
+    /// The result of a check of a member whose file of the set has this damage.
     fn told_of(name: &str, damage: fn(&Path)) -> (bool, String) {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("data");
@@ -253,7 +252,7 @@ mod tests {
         }
     }
 
-    /// The files of another member, in whole, are as good as these, and not this server's.
+    /// The files of another member are valid in themselves, but do not belong to this server.
     #[test]
     fn files_of_the_set_that_are_not_of_this_member_are_named() {
         let (sound, told) = told_of("../member", |path| {

@@ -1,6 +1,6 @@
-//! `GET /healthz`, for machines that look after servers: whether clients are answered.
+//! `GET /healthz`, for monitoring programs: whether the server answers its clients.
 //!
-//! What must never enter: what else deserves attention; the alarms of a status say that.
+//! What must never enter: other problems; the alarms of a status report those.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,17 +12,17 @@ use axum::routing::{MethodRouter, get};
 
 use crate::status::Status;
 
-/// Where it is answered.
+/// The path of this page.
 pub(crate) const PATH: &str = "/healthz";
 
-/// Alarms of a server that does not answer its clients.
+/// Alarms that mean that the server does not answer its clients.
 const ANSWERS_NOBODY: [&str; 4] = ["no-lease", "outside-the-view", "removed", "storage-failed"];
 
-/// Says how the server is, at each question; nothing when it has stopped.
+/// Returns the current state of the server; `None` when it has stopped.
 pub(crate) type Asked =
     Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Option<Status>> + Send>> + Send + Sync>;
 
-/// Answers 200 while clients are answered, else 503, each with a word why.
+/// Answers 200 while clients are answered, otherwise 503, with the reason.
 pub(crate) fn route<S: Clone + Send + Sync + 'static>(asked: Asked) -> MethodRouter<S> {
     get(move || {
         let asked = asked.clone();

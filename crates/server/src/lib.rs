@@ -1,11 +1,11 @@
 //! The running server: the one place where sockets, disk, clock and the pure cores meet.
 //!
-//! [`Server`] takes a validated [`Configuration`], opens the data directory and the trees in it, and moves
-//! bytes between TCP connections and the NFS service until it is told to stop. Beside that it keeps
-//! the few small files a server needs across restarts, answers status questions, and counts.
+//! [`Server`] takes a validated [`Configuration`], opens the data directory and its trees, and moves bytes between TCP
+//! connections and the NFS service until it is stopped. It also keeps the few small files that a server needs across
+//! restarts, answers status questions, and counts.
 //!
-//! What must never enter: what an NFS operation means, how a tree is stored, command lines. Nothing
-//! in here looks into a COMPOUND.
+//! What must never enter: the meaning of an NFS operation, how a tree is stored, command lines. This crate never looks
+//! into a COMPOUND.
 
 #![forbid(unsafe_code)]
 
@@ -25,8 +25,8 @@ mod starting;
 mod status;
 mod transport;
 
-/// Takes arbitrary bytes apart as every file of a data directory, as what a server is told when it joins, as messages between servers
-/// of a pool, and as what comes over the control socket or as the answer to a callback, for fuzzing; nothing comes of it.
+/// Decodes arbitrary bytes as every kind of input for fuzzing: files of a data directory, what a joining server receives, messages between servers of a pool,
+/// questions over the control socket, and answers to callbacks. The result is discarded.
 #[doc(hidden)]
 pub fn decode_as_anything(bytes: &[u8]) {
     data_directory::decode_as_anything(bytes);

@@ -1,12 +1,12 @@
 //! Errors of the operating system, for people.
 //!
-//! What must never enter: what is done about them.
+//! What must never enter: how errors are handled.
 
 use std::fmt::Display;
 use std::io;
 
-/// A text in which errors of the operating system have its words, without their numbers behind them: `Connection refused`, as
-/// other programs say it. Whatever else stands in brackets stays.
+/// Formats errors of the operating system without their numbers: `Connection refused`, like other programs. Other text
+/// in brackets is kept.
 #[must_use]
 pub fn plain(text: impl Display) -> String {
     const BEFORE_NUMBER: &str = " (os error ";
@@ -25,7 +25,7 @@ pub fn plain(text: impl Display) -> String {
     told + rest
 }
 
-/// Whether a text ends with what the operating system says of an error of this number.
+/// Whether a text ends with the operating system's message for this error number.
 fn is_said_at_end(text: &str, number: i32) -> bool {
     let said = io::Error::from_raw_os_error(number).to_string();
     said.strip_suffix(&format!(" (os error {number})"))

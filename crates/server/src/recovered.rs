@@ -1,7 +1,7 @@
-//! Discarded versions that lie in a data directory: listing them, copying them out, and removing them.
+//! Discarded versions in a data directory: listing them, copying them out, and removing them.
 //!
-//! The server may run meanwhile. What must never enter: putting anything back into the tree; people do that
-//! through a mount, like any other change.
+//! The server may run meanwhile. What must never enter: putting anything back into the tree. People do that through a
+//! mount, like any other change.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -19,16 +19,16 @@ pub use store::recovered::RecoveredSet;
 
 use crate::data_directory::{DataDirectoryError, expect_directory, tree_path};
 
-/// Where objects go that had no name.
+/// The directory for objects that had no name.
 const NAMELESS: &str = "without-a-name";
 
-/// Why nothing was done. Each message says what to do next.
+/// Why an operation failed. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveredError {
     /// There is no data directory.
     #[error(transparent)]
     DataDirectory(#[from] DataDirectoryError),
-    /// What was kept cannot be read.
+    /// The discarded versions cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// No set has that name.
@@ -36,15 +36,15 @@ pub enum RecoveredError {
         "there is no set of discarded versions \"{0}\" here; `meridian recovered list` shows which there are"
     )]
     NoSuchSet(String),
-    /// Nothing in the set is meant.
+    /// Nothing in the set matches the path.
     #[error("nothing in the set lies at {0}; `meridian recovered list LABEL` shows what does")]
     NothingThere(String),
-    /// The place to copy to cannot be written.
+    /// The target of the copy cannot be written.
     #[error("cannot write {path}: {source}; choose an empty or new directory with --to")]
     Target {
-        /// What was to be made.
+        /// The path that could not be created.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
 }
@@ -58,7 +58,7 @@ pub struct CopiedOut {
     pub directories: u64,
     /// Symbolic links.
     pub symlinks: u64,
-    /// Files of which part had never arrived at this replica, so their content is a mixture.
+    /// Files that are incomplete, because some of their data never arrived at this replica: their content is a mixture.
     pub incomplete: Vec<PathBuf>,
     /// Objects that cannot be copied: removed ones, devices, sockets.
     pub left_out: u64,
@@ -73,7 +73,7 @@ pub fn list(data: &Path, tree: &str) -> Result<Vec<RecoveredSet>, RecoveredError
     Ok(recovered::list(&tree_path(data, tree))?)
 }
 
-/// Every object of a set: one line each, for people.
+/// Every object of a set, one line for each, for people.
 ///
 /// # Errors
 /// [`RecoveredError`], with what to do next.
@@ -87,11 +87,11 @@ pub fn contents(
     Ok(entries.map(|entry| Ok(line(&entry?))))
 }
 
-/// Copies a set out, or what lies at and below a path of the tree, into a directory: with modes, times, and as
-/// root with owners. Nothing that is there already is replaced.
+/// Copies a set, or the part at and below a path of the tree, into a directory: with modes, times and, as root, with
+/// owners. Existing files are not replaced.
 ///
 /// # Errors
-/// [`RecoveredError`], with what to do next. What was copied before stays.
+/// [`RecoveredError`], with what to do next. What was already copied stays.
 pub fn copy_out(
     data: &Path,
     tree: &str,
@@ -131,11 +131,11 @@ pub fn copy_out(
             _ => copied.left_out += 1,
         }
     }
-    // After everything else, so that nothing is ever written through one.
+    // After everything else, so that nothing is ever written through a symbolic link.
     for (target, entry) in &symlinks {
         copy_symlink(entry, target).map_err(unwritable(target))?;
     }
-    // Last, because a mode may forbid what was to be made inside.
+    // Last, because a mode may prevent creating files in the directory.
     for (target, entry) in directories.iter().rev() {
         dress(target, entry).map_err(unwritable(target))?;
     }
@@ -153,7 +153,7 @@ pub fn forget(data: &Path, tree: &str, label: &str) -> Result<(), RecoveredError
     Ok(recovered::forget(&known(data, tree, label)?, label)?)
 }
 
-/// The store, if it has the set.
+/// The store, if it contains the set.
 fn known(data: &Path, tree: &str, label: &str) -> Result<PathBuf, RecoveredError> {
     let (store, sets) = (tree_path(data, tree), list(data, tree)?);
     match sets.iter().any(|set| set.label == label) {
@@ -171,7 +171,7 @@ fn is_meant(entry: &RecoveredEntry, path: &str) -> bool {
     let Some(own) = path_of(entry) else {
         return false;
     };
-    // As it is, or as it is listed.
+    // As the raw label, or as the label is listed.
     let shown = ShownBytes(own).to_string();
     [own, shown.as_bytes()].into_iter().any(|own| {
         let own = own.strip_prefix(b"/").unwrap_or(own);
@@ -180,7 +180,7 @@ fn is_meant(entry: &RecoveredEntry, path: &str) -> bool {
     })
 }
 
-/// Where an object goes; never outside of `to`, whatever the set says.
+/// The target path of an object; never outside `to`, whatever the set contains.
 fn target(entry: &RecoveredEntry, to: &Path) -> PathBuf {
     let nameless = || to.join(NAMELESS).join(entry.object.to_string());
     let Some(path) = path_of(entry) else {
@@ -223,10 +223,10 @@ fn copy_symlink(entry: &RecoveredEntry, target: &Path) -> io::Result<()> {
     symlink(OsStr::from_bytes(&leads_to.unwrap_or_default()), target)
 }
 
-/// Gives a copy the owner, mode and time of what it is a copy of.
+/// Sets the owner, mode and time of a copy to those of the original.
 fn dress(target: &Path, entry: &RecoveredEntry) -> io::Result<()> {
     match chown(target, Some(entry.owner), Some(entry.group)) {
-        // Only root may.
+        // Only root may do this.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
         changed => changed?,
     }
@@ -274,7 +274,7 @@ mod tests {
 
     use super::*;
 
-    /// A data directory whose tree has `/folder/note` and `/link`, all kept aside as `thaw-1`.
+    /// A data directory whose tree has `/folder/note` and `/link`, all discarded as `thaw-1`.
     async fn with_a_set() -> tempfile::TempDir {
         let data = tempfile::tempdir().unwrap();
         let path = tree_path(data.path(), "default");

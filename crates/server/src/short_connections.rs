@@ -1,6 +1,6 @@
-//! Connections over HTTP, so few and so short that nobody can hold up others, or the server, with them.
+//! HTTP connections that are limited in number and time, so that no client can block others, or the server, with them.
 //!
-//! What must never enter: what is said over them.
+//! What must never enter: the content of requests.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,20 +15,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Sleep, sleep};
 
-/// At most this many are open at a time; for one more the oldest is closed.
+/// The maximum number of open connections; for one more, the oldest is closed.
 pub(crate) const CONNECTIONS_MAX: usize = 16;
 
-/// How long one lasts at most, headers and answer included. Each carries one request.
+/// The maximum time of one connection, headers and answer included. Each carries one request.
 const LIFETIME: Duration = Duration::from_secs(15);
 
-/// Between attempts to accept, when files or memory are lacking.
+/// The pause between attempts to accept when descriptors or memory are lacking.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Binds a port and answers these routes there, until `stop` says true. Returns where it listens. `what` is said in the log when
-/// that ends in another way.
+/// Binds a port and answers these routes there, until `stop` becomes true. Returns the address. `what` is for the log
+/// if the service ends in another way.
 ///
 /// # Errors
-/// Those of the system, when the port cannot be used.
+/// Errors of the system, when the port cannot be used.
 pub(crate) async fn answer(
     address: SocketAddr,
     routes: Router,
@@ -39,7 +39,7 @@ pub(crate) async fn answer(
     let bound = listener.local_addr()?;
     tokio::spawn(async move {
         let stopped = async move {
-            // An error means that the server is gone, which is a reason to stop as well.
+            // An error means that the server is gone, which also is a reason to stop.
             let _ = stop.wait_for(|stop| *stop).await;
         };
         let served = axum::serve(BoundedListener::new(listener), routes)
@@ -55,7 +55,7 @@ pub(crate) async fn answer(
 /// A port that accepts connections.
 struct BoundedListener {
     listener: TcpListener,
-    /// Ends the connections that are open, the oldest first.
+    /// To close the open connections, the oldest first.
     open: VecDeque<oneshot::Sender<()>>,
 }
 
@@ -65,14 +65,13 @@ impl BoundedListener {
         BoundedListener { listener, open }
     }
 
-    /// Makes space for one more connection. A new one would otherwise wait for those that send
-    /// nothing.
+    /// Makes room for one more connection, which would otherwise wait for those that send nothing.
     fn make_space(&mut self) -> oneshot::Receiver<()> {
         self.open.retain(|open| !open.is_closed());
         if self.open.len() >= CONNECTIONS_MAX
             && let Some(oldest) = self.open.pop_front()
         {
-            // It may have ended just now.
+            // It may have ended in the meantime.
             let _ = oldest.send(());
         }
         let (ends, end) = oneshot::channel();
@@ -105,11 +104,11 @@ impl axum::serve::Listener for BoundedListener {
     }
 }
 
-/// A connection that fails when its time is over, or its place is needed.
+/// A connection that fails when its time is over, or when its place is needed.
 pub(crate) struct BoundedStream {
     stream: TcpStream,
     end: Pin<Box<Sleep>>,
-    /// Says that the place is needed; never again after it has.
+    /// Signals that the place is needed, at most once.
     taken: Option<oneshot::Receiver<()>>,
 }
 
@@ -122,12 +121,12 @@ impl BoundedStream {
         }
     }
 
-    /// Fails when the time is over or the place is taken, and has the task woken then otherwise.
+    /// Fails when the time is over or the place is taken. Otherwise registers the task to be woken then.
     fn in_time(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         if let Some(taken) = &mut self.taken
             && let Poll::Ready(said) = Pin::new(taken).poll(context)
         {
-            // Where nothing was said the listener is gone, which ends no answer.
+            // If the sender is gone without a signal, the listener is gone; that ends no answer.
             self.taken = None;
             if said.is_ok() {
                 self.end.as_mut().reset(tokio::time::Instant::now());
@@ -178,7 +177,7 @@ mod tests {
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    /// As many connections as there are places, over which nothing was said, kept everybody else waiting.
+    /// Silent connections in all places kept all other clients waiting.
     #[tokio::test]
     async fn silent_connections_make_space_for_a_question() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -195,7 +194,7 @@ mod tests {
         let mut answer = String::new();
         asking.read_to_string(&mut answer).await.unwrap();
         assert!(answer.ends_with("well"), "{answer}");
-        // Those that came first have been closed.
+        // The first ones have been closed.
         let ended = silent[0].read(&mut [0]).await;
         assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
     }

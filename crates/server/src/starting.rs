@@ -1,4 +1,4 @@
-//! How a server is started on a data directory, and commands are given there: by the unit and the user of the package, or by hand.
+//! How to start a server on a data directory, and how to run commands there: with the package's unit and user, or by hand.
 //!
 //! What must never enter: starting anything.
 
@@ -6,26 +6,26 @@ use std::path::Path;
 
 use crate::configuration::DEFAULT_DATA;
 
-/// Where systemd finds a unit, whether a package or an administrator has put it there.
+/// Where systemd finds a unit of a package or of an administrator.
 const UNITS: [&str; 3] = [
     "/etc/systemd/system/meridian.service",
     "/usr/lib/systemd/system/meridian.service",
     "/lib/systemd/system/meridian.service",
 ];
 
-/// Is there while systemd runs the machine, see sd_booted(3); not in a container, whose package has a unit all the same.
+/// Exists while systemd runs the machine, see sd_booted(3). It does not exist in a container, although the package has a unit there too.
 const SYSTEMD: &str = "/run/systemd/system";
 
-/// The commands that fit a data directory on this machine.
+/// The right commands for a data directory on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Commands<'d> {
     data: &'d Path,
-    /// Whether the unit serves what is there.
+    /// Whether the unit serves this directory.
     by_unit: bool,
 }
 
 impl<'d> Commands<'d> {
-    /// Those that fit a data directory, which need not be there.
+    /// The commands for a data directory, which need not exist.
     pub fn on(data: &'d Path) -> Commands<'d> {
         let usual = Path::new(DEFAULT_DATA);
         let same = || Some(data.canonicalize().ok()? == usual.canonicalize().ok()?);
@@ -38,7 +38,7 @@ impl<'d> Commands<'d> {
         }
     }
 
-    /// What starts the server.
+    /// The command that starts the server.
     pub fn start(&self) -> String {
         match self.by_unit {
             true => "sudo systemctl enable --now meridian".to_owned(),
@@ -46,7 +46,7 @@ impl<'d> Commands<'d> {
         }
     }
 
-    /// A command for another machine, which has what this one has: the package or none.
+    /// A command for another machine with the same kind of installation: with the package or without it.
     pub fn elsewhere(&self, words: &str) -> String {
         match self.by_unit {
             true => self.command(words),
@@ -54,7 +54,7 @@ impl<'d> Commands<'d> {
         }
     }
 
-    /// A command of this program that changes something there, such as `set invite`.
+    /// A command of this program that changes the directory, such as `set invite`.
     pub fn command(&self, words: &str) -> String {
         match self.by_unit {
             true => format!("sudo -u meridian meridian {words}"),

@@ -1,12 +1,12 @@
-//! Random runs without end, or for as many minutes as the first argument says, from the seed that the second
-//! says; each seed without failures, with them, and with durability `majority` besides. Every run that breaks an invariant is reduced and printed; then the exit code is 1.
+//! Random runs without end, or for the number of minutes in the first argument, from the seed in the second argument. Each seed runs
+//! without failures, with them, and also with durability `majority`. Every failing run is reduced and printed; then the exit code is 1.
 
 use sim::Scenario;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Several times longer than a run takes that does not fail.
+/// The number of seeds between two progress reports.
 const REPORT_EVERY: u64 = 5000;
 
 fn main() -> ExitCode {

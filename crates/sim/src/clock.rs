@@ -1,33 +1,33 @@
-//! The clocks of one machine: one that leases are counted on, and the time of day.
+//! The clocks of one machine: the clock that counts leases, and the time of day.
 //!
-//! The first runs too fast or too slow, begins again when the machine is started anew, and does not see that a virtual
-//! machine stood still; that a machine was suspended it sees. The time of day is set when a virtual machine goes on, and
-//! whenever somebody likes.
+//! The first runs too fast or too slow, and begins again when the machine is restarted. It does not see that a virtual
+//! machine stood still; it sees that a machine was suspended. The time of day is set when a virtual machine continues, and
+//! at arbitrary times.
 
 use control::{ClockReading, Moment};
 use std::time::Duration;
 
-/// The time of day of a machine that has never stood still is so much ahead of its other clock.
+/// How far the time of day is ahead of the other clock if the machine has never stood still.
 const AHEAD_US: u64 = 1_000_000_000;
 
-/// What a machine has to tell the time by.
+/// The clocks of a machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     /// How much faster than true time it runs, in millionths.
     pub ppm: i64,
-    /// When, in true time, it showed nothing yet.
+    /// The true time at which it showed zero.
     begun: Moment,
     still: Option<Still>,
     /// By how much the time of day is ahead.
     ahead_us: u64,
 }
 
-/// A machine stands still, in true time.
+/// A pause of a machine, in true time.
 #[derive(Clone, Copy, Debug)]
 struct Still {
     since: Moment,
     until: Moment,
-    /// Whether its clock sees that afterwards.
+    /// Whether its clock sees the pause afterwards.
     seen: bool,
 }
 
@@ -41,7 +41,7 @@ impl Clock {
         }
     }
 
-    /// What it shows.
+    /// The time that it shows.
     pub(crate) fn local(&self, now: Moment) -> Moment {
         let now = self.still.map_or(now, |still| still.since.min(now));
         let passed = i128::from(now.0.saturating_sub(self.begun.0));
@@ -49,7 +49,7 @@ impl Clock {
         Moment(u64::try_from(passed + drift).unwrap_or(0))
     }
 
-    /// When it will show this.
+    /// When it will show this time.
     pub(crate) fn global(&self, local: Moment) -> Moment {
         let speed = u128::from((1_000_000 + self.ppm).unsigned_abs());
         let passed = (u128::from(local.0) * 1_000_000).div_ceil(speed);
@@ -67,7 +67,7 @@ impl Clock {
         }
     }
 
-    /// The machine stands still from now on; the clock will have gone on if that is `seen`.
+    /// The machine stands still from now on; its clock goes on if that is `seen`.
     pub(crate) fn stand_still(&mut self, now: Moment, long: Duration, seen: bool) {
         let (since, until) = (now, now.after(long));
         self.still = Some(Still { since, until, seen });
@@ -78,12 +78,12 @@ impl Clock {
         self.ahead_us = self.ahead_us.saturating_add_signed(by_us);
     }
 
-    /// Until when it stands still.
+    /// The end of the pause.
     pub(crate) fn still_until(&self) -> Option<Moment> {
         self.still.map(|still| still.until)
     }
 
-    /// It goes on; its time of day is set, if the other clock has not seen that it stood still.
+    /// The machine continues; its time of day is set if the other clock has not seen the pause.
     pub(crate) fn go_on(&mut self) {
         if let Some(still) = self.still.take().filter(|still| !still.seen) {
             let missed = still.until.0 - still.since.0;

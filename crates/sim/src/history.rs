@@ -1,7 +1,7 @@
-//! What the replicas have agreed on, in its order: it stands in for the log that a majority keeps.
+//! The decisions of the replicas, in their order: it stands in for the log that a majority keeps.
 //!
-//! It only refuses decisions that no state may allow; who may propose one, and who knows of it when, is
-//! the world's affair.
+//! It only refuses decisions that no state may allow. The world decides which replica may propose one, and when
+//! replicas learn of it.
 
 use control::{Epoch, Incarnation, ReplicaSlot, View};
 use std::collections::BTreeSet;
@@ -9,20 +9,20 @@ use std::collections::BTreeSet;
 /// One decision.
 #[derive(Clone, Debug)]
 pub(crate) enum Decision {
-    /// Who takes part from now on.
+    /// The members from now on.
     View(View),
-    /// Everything a lost replica controlled is given up, apart from what everybody has of its stream.
+    /// Everything a lost replica controlled is given up, except the part of its stream that all members have.
     Settled {
         lost: ReplicaSlot,
         through: u64,
         below: Incarnation,
     },
-    /// A majority was given up for ever. The view of those who are left comes behind it.
+    /// A majority was given up for ever. The view of the remaining replicas follows.
     Recovered,
 }
 
-/// A majority that was given up may have settled losses of which those who are left have not heard:
-/// fewer than this many.
+/// A majority that was given up may have settled losses that the remaining replicas do not know:
+/// fewer than this number.
 const UNHEARD_OF: u64 = 1 << 10;
 
 /// All decisions so far.
@@ -51,7 +51,7 @@ impl History {
         views.next().expect("the first decision is a view")
     }
 
-    /// How many settlements there are among the first `count` decisions; one that gave up a
+    /// The number of settlements among the first `count` decisions; a decision that gave up a
     /// majority counts as [`UNHEARD_OF`].
     pub(crate) fn settlements(&self, count: usize) -> u64 {
         let known = self.decisions[..count].iter();
@@ -63,7 +63,7 @@ impl History {
         settlements.sum()
     }
 
-    /// Whether by the first `known` decisions all go on without what a replica alone has, which has not come back since.
+    /// Whether the first `known` decisions settle what only this replica has, and it has not come back since.
     pub(crate) fn is_settled(&self, lost: ReplicaSlot, known: usize) -> bool {
         let newest = self.decisions[..known].iter().rev();
         let mut said = newest.filter_map(|decision| match decision {
@@ -74,7 +74,7 @@ impl History {
         said.next().unwrap_or(false)
     }
 
-    /// Whether it is among the first `known` decisions to go on without a place of a replica's stream.
+    /// Whether the first `known` decisions give up a place of a replica's stream.
     pub(crate) fn is_given_up(&self, origin: ReplicaSlot, place: u64, known: usize) -> bool {
         self.decisions[..known].iter().any(|decision| {
             matches!(decision, Decision::Settled { lost, through, .. } if *lost == origin && *through < place)
@@ -93,7 +93,7 @@ impl History {
         (taken && view.active.len() >= least).then_some(view)
     }
 
-    /// The newest view and one replica more, which is configured from then on if it never was.
+    /// The newest view with one more replica, which is configured from then on if it never was.
     pub(crate) fn with(&self, newcomer: ReplicaSlot) -> Option<View> {
         let mut view = self.next();
         let epoch = view.epoch;
@@ -102,15 +102,15 @@ impl History {
         view.active.insert(newcomer).then_some(view)
     }
 
-    /// The newest view, in which a member goes on as a later incarnation.
+    /// The newest view, with a member in a later incarnation.
     pub(crate) fn anew(&self, member: ReplicaSlot) -> View {
         let mut view = self.next();
         view.since.insert(member, view.epoch);
         view
     }
 
-    /// The newest view in which some have taken the places of others, if a majority of the configured ones is active
-    /// then and would not be if the latter only left.
+    /// The newest view in which some replicas replace others. Only if a majority of the configured replicas is active
+    /// in it, and would not be active if the replaced ones only left.
     pub(crate) fn replacing(
         &self,
         out: &BTreeSet<ReplicaSlot>,
@@ -127,7 +127,7 @@ impl History {
         (needed && view.active.len() >= majority).then_some(view)
     }
 
-    /// The newest view with one replica fewer configured, which does not take part.
+    /// The newest view without one replica, which is not configured any more and does not take part.
     pub(crate) fn removing(&self, gone: ReplicaSlot) -> View {
         let mut view = self.next();
         view.configured.remove(&gone);
@@ -135,8 +135,8 @@ impl History {
         view
     }
 
-    /// Whatever was decided after the first `known` decisions is given up: from then on only the survivors are configured.
-    /// `by` takes part if nobody with contents would.
+    /// Gives up all decisions after the first `known` ones: from then on only the survivors are configured.
+    /// `by` takes part if otherwise no replica with contents would.
     pub(crate) fn recover(
         &mut self,
         known: usize,

@@ -1,16 +1,16 @@
-//! Simulation of a replication set: the very control cores and leases of production under a virtual clock and
+//! Simulation of a replication set: the control cores and leases of production under a virtual clock and
 //! network, with a copy of the tree at every replica.
 //!
-//! One seed decides everything: delays, losses, duplicates, the tree and what the clients do. After every
-//! step each invariant is checked (one a file, in [`invariants`]); who only counts what large sets send ([`Sent`]) may leave
-//! that to the end. What must never enter: real time, real
-//! threads, and any decision that the cores should take themselves.
+//! One seed decides everything: delays, losses, duplicates, the tree and the work of the clients. After every
+//! step each invariant is checked (one per file, in [`invariants`]); a run that only counts messages of large sets ([`Sent`]) may
+//! check them only at the end. What must never enter: real time, real
+//! threads, and any decision that the cores should make themselves.
 //!
-//! In half of the runs replicas fail ([`Fault`]): crashes that lose what no disk had, links cut in one direction
-//! or both, full disks, clocks that drift and are set, machines that stand still or are suspended, and an administrator who gives a lost replica up, or durability `majority`
-//! and survivors who take over. Every replica then has a disk, a clock, a lease and a view; decisions about views stand
-//! in for the log that a majority keeps. Who is started anew takes part in no view at first; it begins with what its own log
-//! says, and goes on as the incarnation that it is when that was agreed. In the end everything is mended, and everything
+//! In half of the runs replicas fail ([`Fault`]): crashes that lose unwritten data, links cut in one direction
+//! or both, full disks, clocks that drift and are set, machines that stand still or are suspended. Either an administrator gives a lost replica
+//! up, or durability is `majority` and survivors take over. Every replica then has a disk, a clock, a lease and a view; decisions about views
+//! stand in for the log that a majority keeps. A restarted replica takes part in no view at first. It begins with what its own log
+//! says, and takes part with its new incarnation when that was agreed. At the end everything is mended, and the set
 //! has to come to rest.
 //!
 //! Sequences of changes of the set (`tests/sequences.rs`) also have witnesses, removals, and an administrator who says that a
@@ -20,13 +20,13 @@
 //!
 //! # Known executions that break a literal reading of the papers
 //!
-//! Each is a test by its number, `counterexample_N_...`, and each is shown to break something with its rule switched off
-//! ([`control::Rules`], [`Model`], or a switch of the test itself where the rule is not the core's) and to break nothing
+//! Each is a test by its number, `counterexample_N_...`. Each test shows that something breaks with the rule switched off
+//! ([`control::Rules`], [`Model`], or a switch of the test itself if the rule is not the core's), and that nothing breaks
 //! with it; `tests/listed.rs` looks for the tests. The letters stand for files of `tests/`: `c` is `counterexamples.rs`
 //! (random runs with a rule switched off), `f` is `failing.rs` (the same with failures), `s` is `scripted.rs`, `l` is
 //! `lagging.rs`, `q` is `sequences.rs`, `m` is `membership.rs`, `r` is `reading.rs`, `k` is `locks.rs`; `v` is `views.rs` of the crate `control`.
-//! What the model does not have is played in the crate `replica` with the code that decides there. Where two numbers share
-//! a row, one rule prevents both, or they are played in the same way.
+//! What the model does not have is tested in the crate `replica` with the code that decides there. If two numbers share
+//! a row, one rule prevents both, or they are tested in the same way.
 //!
 //! | number | played in | remarks |
 //! |---|---|---|
@@ -35,7 +35,7 @@
 //! | 5, 6, 19, 23, 27, 29 | s | |
 //! | 9 | v | the acknowledgement that came too early is seen there itself. 400 random runs without the rule broke no invariant, because what was acknowledged too early is taken back when the reports are there |
 //! | 10 | m; two members at once in v | |
-//! | 11, 30, 35, 36 | l | 11 with an acceptor that knows no object at all. A witness follows the rows and judges like everybody else (`tests/witness.rs` of `replica`), so it knows more than that one |
+//! | 11, 30, 35, 36 | l | 11 with an acceptor that knows no object. A witness follows the rows and judges like other replicas (`tests/witness.rs` of `replica`), so it knows more |
 //! | 12, 13 | `shipping/tests/counterexamples.rs` of `replica` | a model of the receiver; the sender is the real one |
 //! | 14 | `losses/counterexamples.rs` of `replica` | durability by majority and the survivors' verdict are the real ones; either half of the rule switched off loses an answer |
 //! | 15, 16, 26 | f | |
@@ -46,13 +46,13 @@
 //! | 24 | l | |
 //! | 25 | k | locks that are in every copy, and the lease of clients that stay away; random runs with failures show the first as well. That production does both is seen in `tests/holders.rs` of `replica` |
 //! | 28 | f for a full disk that leaves while others stay; `free_space.rs` of `replica` for the reserve | |
-//! | 38 | v | three cores and a lost connection are all it takes; and with an admission before everybody has heard the reports. Random runs hardly show it, because here a proposal made again tells the same as a report |
+//! | 38 | v | needs only three cores and a lost connection; also with an admission before all have heard the reports. Random runs hardly show it, because here a repeated proposal tells the same as a report |
 //! | 39 | v for ends and proposals of another epoch; `restart.rs` of `control` for numbers after a restart | an end of an older epoch is an orphan only if it is not said again either |
 //! | 40 | `tests/attributed.rs` of `view`, `authorisation/walk.rs` of `replica` | |
 //! | 41 | q; the state in `state/tests.rs` of `view`, and `tests/membership.rs` of `replica` | that a decision to remove without a settlement is refused is the real state's affair |
 //! | 42 | `majority.rs` of `replica`, and its `tests/membership.rs` | here majorities are those of the view |
 //! | 43 | `memory.rs`; `births.rs` and `tests/membership.rs` of `replica` | here what the cores remember is counted, while a member is away for three days, and at the end of every run |
-//! | 44 | f; `lease.rs` of `control` | a machine that was started anew, with a clock that begins again |
+//! | 44 | f; `lease.rs` of `control` | a restarted machine, with a clock that begins again |
 //! | 45 | `outbound.rs` and `tests/slow_link.rs` of `replica` | |
 //! | 46 | `losses/relay.rs` and `tests/slow_link.rs` of `replica` | |
 //! | 47 | `tests/unanswered.rs` of `replica`; `tests/restart.rs` of `meridian` for a single server | the simulation has no clients that repeat a request over a restart |
@@ -81,7 +81,7 @@
 //! | 70 | `walk/wishes.rs` of `replica` | here nothing is asked for by name |
 //! | 71 | `state/given_way.rs` of `replica` | the same |
 //! | 72 | `walk/wishes.rs` of `replica` | the same |
-//! | 73 | `walk/left.rs` of `replica` | here who leaves starts anew at once |
+//! | 73 | `walk/left.rs` of `replica` | here a replica that leaves restarts at once |
 //! | 74 | `replication/cutting.rs` of `replica` | here streams have no gaps |
 //! | 75 | `walk/given_way.rs` of `replica` | here a piece is all of a file |
 //! | 76 | `walk/given_up.rs` of `replica` | here the state of views is learned as a whole |

@@ -1,29 +1,29 @@
-//! Locks of files as somebody sees them who sees everything: which client was told that it has one, at which replica
-//! that client is, and since when it is nowhere.
+//! Locks of files as an observer who sees everything knows them: which client was told that it has a lock, at which replica
+//! that client is, and since when it is at no replica.
 //!
-//! What a replica knows of locks lies in its copy of the tree. The replicas ask each other which clients they have; that
-//! is all they may know of this.
+//! A replica knows the locks in its copy of the tree. The replicas ask each other which clients they have; they may
+//! know nothing else of this module.
 
 use control::{Moment, ReplicaSlot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use vfs::ObjectId;
 
-/// So long a client may be nowhere before what it holds is given up.
+/// How long a client may be at no replica before its locks are given up.
 pub(crate) const CLIENT_LEASE: Duration = Duration::from_secs(8);
 
 /// A client that locks files.
 pub(crate) type ClientNumber = u64;
 
-/// Who holds which lock.
+/// The holders of locks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Locks {
     holders: BTreeMap<ObjectId, ClientNumber>,
     at: BTreeMap<ClientNumber, ReplicaSlot>,
     absent_since: BTreeMap<ClientNumber, Moment>,
-    /// Clients that were let go for good: they get no lock any more.
+    /// Clients that were let go for good: they get no locks any more.
     let_go: BTreeSet<ClientNumber>,
-    /// The last operation by which each lock was given up.
+    /// For each lock, the last operation that gave it up.
     given_up: BTreeMap<(ObjectId, ClientNumber), u64>,
 }
 
@@ -34,7 +34,7 @@ impl Locks {
         self.absent_since.remove(&client);
     }
 
-    /// From now on these replicas take part.
+    /// From now on these replicas are the members.
     pub(crate) fn note_view(&mut self, active: &BTreeSet<ReplicaSlot>, now: Moment) {
         for (client, at) in &self.at {
             if active.contains(at) {
@@ -45,7 +45,7 @@ impl Locks {
         }
     }
 
-    /// Whether a client that was at a replica which is lost has come to no other one yet.
+    /// Whether a client of a lost replica has come to no other replica yet.
     pub(crate) fn is_absent(&self, client: ClientNumber) -> bool {
         self.absent_since.contains_key(&client) || self.is_let_go(client)
     }
@@ -56,7 +56,7 @@ impl Locks {
         since.is_some_and(|since| since.after(CLIENT_LEASE) <= now)
     }
 
-    /// Whether what it holds is to be given up.
+    /// Whether its locks have to be given up.
     pub(crate) fn is_overdue(&self, client: ClientNumber, now: Moment) -> bool {
         self.was_long_absent(client, now) || self.is_let_go(client)
     }
@@ -65,20 +65,20 @@ impl Locks {
         self.let_go.contains(&client)
     }
 
-    /// A client is told that it has a lock. Returns who has it already.
+    /// A client is told that it has a lock. Returns the client that already has it.
     pub(crate) fn grant(&mut self, file: ObjectId, client: ClientNumber) -> Option<ClientNumber> {
         let before = self.holders.insert(file, client);
         before.filter(|before| *before != client)
     }
 
-    /// A lock was given back, or is lost with the replica that alone knew of it.
+    /// A lock was given back, or is lost with the only replica that knew of it.
     pub(crate) fn forget(&mut self, file: ObjectId, client: ClientNumber) {
         if self.holders.get(&file) == Some(&client) {
             self.holders.remove(&file);
         }
     }
 
-    /// The operation by which a lock was given up last.
+    /// The last operation that gave a lock up.
     pub(crate) fn giving_up(&self, file: ObjectId, client: ClientNumber) -> Option<u64> {
         self.given_up.get(&(file, client)).copied()
     }
@@ -87,12 +87,12 @@ impl Locks {
         self.giving_up(file, client) == Some(number)
     }
 
-    /// A lock is being given up by this operation.
+    /// This operation gives a lock up.
     pub(crate) fn give_up(&mut self, file: ObjectId, client: ClientNumber, number: u64) {
         self.given_up.insert((file, client), number);
     }
 
-    /// A client gets no lock any more. Those that it has are its own still if it was not away for its lease.
+    /// A client gets no locks any more. It keeps those that it has if it was not away for its lease.
     pub(crate) fn let_go(&mut self, client: ClientNumber, now: Moment) {
         if self.was_long_absent(client, now) {
             self.holders.retain(|_, holder| *holder != client);

@@ -1,18 +1,18 @@
-//! Distances between replicas: a delay for each direction and each lane, and what order is kept.
+//! Distances between replicas: a delay for each direction and each lane, and the order of messages.
 //!
-//! It decides when something arrives, never what is said.
+//! It decides when messages arrive, never their content.
 
 use crate::random::Random;
 use control::{Moment, ReplicaSlot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What travels separately between two replicas.
+/// A lane between two replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Lane {
     /// Messages of replication control.
     Control,
-    /// Updates in the order of their primary, and how far they were applied.
+    /// Updates in the order of their primary, and acknowledgements of applied updates.
     Stream,
     /// Contents of files.
     Data,
@@ -52,22 +52,22 @@ impl Links {
         self.delays.insert((from, to, lane), delay);
     }
 
-    /// Nothing arrives any more from one replica at another.
+    /// Cuts one direction: nothing arrives any more.
     pub fn cut(&mut self, from: ReplicaSlot, to: ReplicaSlot) {
         self.cut.insert((from, to));
     }
 
-    /// Everything arrives again.
+    /// Heals one direction: messages arrive again.
     pub fn heal(&mut self, from: ReplicaSlot, to: ReplicaSlot) {
         self.cut.remove(&(from, to));
     }
 
-    /// Whether anything arrives.
+    /// Whether this direction is cut.
     pub(crate) fn is_cut(&self, from: ReplicaSlot, to: ReplicaSlot) -> bool {
         self.cut.contains(&(from, to))
     }
 
-    /// The longest that anything is under way.
+    /// The longest time that a message can travel.
     #[must_use]
     pub fn longest(&self) -> Duration {
         let longest = self.delays.values().max().copied().unwrap_or_default();
@@ -78,7 +78,7 @@ impl Links {
         }
     }
 
-    /// When something sent now arrives.
+    /// When a message sent now arrives.
     pub fn arrival(
         &mut self,
         random: &mut Random,
@@ -99,7 +99,7 @@ impl Links {
         *last
     }
 
-    /// How much longer than its delay something is under way. Without jitter nothing is drawn.
+    /// How much longer than its delay a message travels. Without jitter nothing is drawn.
     fn jitter(&self, random: &mut Random, delay: Duration) -> Duration {
         if self.jitter_percent == 0 {
             return Duration::ZERO;

@@ -1,6 +1,6 @@
-//! What travels between simulated replicas, and on which lane.
+//! The messages between simulated replicas, and their lanes.
 //!
-//! Only messages of replication control are real; the rest stands in for distribution and forwarding.
+//! Only messages of replication control are real; the others stand in for distribution and forwarding.
 
 use crate::network::Lane;
 use crate::reading::{Answer, Question};
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use vfs::ObjectId;
 
-/// What is under way from one replica to another.
+/// A message from one replica to another.
 #[derive(Clone, Debug)]
 pub(crate) enum Packet {
     Control(Envelope),
@@ -20,40 +20,40 @@ pub(crate) enum Packet {
     Applied(Position),
     Content(Content),
     Stored(Content),
-    /// This was sent before, or by a previous incarnation: is it there?
+    /// This content was sent before, perhaps by an earlier incarnation: does the receiver have it?
     Compare(Content),
-    /// It is not.
+    /// The receiver does not have it.
     Lacking(Content),
     Forward(u64),
     Returned(u64),
     Finished(u64, Outcome),
-    /// What a client that reads asks, on its way to the primary or back.
+    /// A question of a reading client, on its way to the primary or back.
     Question(Question),
     Answer(Question, Answer),
-    /// I ask you to join no view without me for a while; so far have I applied all streams.
+    /// Asks the receiver to join no view without the sender for a while, and reports how far the sender has applied all streams.
     LeaseRequest(Asked, Heads),
-    /// I grant what you asked for with this.
+    /// Grants the request with this stamp.
     LeaseGrant(Asked),
-    /// How many decisions are known here.
+    /// The number of decisions known at the sender.
     Known,
-    /// I have so much; what do I lack?
+    /// Reports what the sender has, and asks for what it lacks.
     Hello(Box<Hello>),
-    /// Everything you lack.
+    /// Everything that the asking replica lacks.
     Reply(Box<Reply>),
 }
 
-/// What somebody asks who synchronises.
+/// The question of a replica that synchronises.
 #[derive(Clone, Debug)]
 pub(crate) struct Hello {
     pub heads: Heads,
     pub whole: bool,
-    /// How often its copy was replaced by another one since it was started.
+    /// How often its copy was replaced since it was started.
     pub replaced: u64,
-    /// It could take part but for the other members: of these it lacks nothing.
+    /// The members from which it lacks nothing, if only the agreement of the members keeps it outside the view.
     pub level_with: BTreeSet<ReplicaSlot>,
 }
 
-/// What is answered, from stable storage.
+/// The answer, from stable storage.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub settled: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Reply {
     /// How far the stream of the replica that asked has been applied.
     pub yours: u64,
     pub whole: Option<Arc<Stable>>,
-    /// What was said with the question.
+    /// The number from the question.
     pub replaced: u64,
 }
 
@@ -82,7 +82,7 @@ impl Packet {
         }
     }
 
-    /// Whether it cannot change what the invariants look at.
+    /// Whether it cannot change what the invariants check.
     pub(crate) fn is_quiet(&self) -> bool {
         matches!(
             self,
@@ -90,12 +90,12 @@ impl Packet {
         )
     }
 
-    /// Whether it may come to a later start of its receiver than the one it was meant for.
+    /// Whether it may reach a later incarnation of its receiver than intended.
     pub(crate) fn outlives_receiver(&self) -> bool {
         matches!(self, Packet::LeaseGrant(_))
     }
 
-    /// Whether it carries what was changed.
+    /// Whether it carries part of a stream.
     pub(crate) fn is_of_stream(&self) -> bool {
         matches!(
             self,

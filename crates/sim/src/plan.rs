@@ -1,4 +1,4 @@
-//! What one simulated run is made of, drawn from its seed.
+//! The settings of one simulated run, drawn from its seed.
 
 use crate::network::{Lane, Links};
 use crate::random::Random;
@@ -7,28 +7,28 @@ use control::{Contention, LeaseSettings, ReplicaSlot, Settings};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The circumstances of one run.
+/// The settings of one run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Decides everything else.
     pub seed: u64,
-    /// How many replicas there are.
+    /// The number of replicas.
     pub replicas: u16,
-    /// How many of them exist; smaller than `replicas` only in a reduced run.
+    /// The number of them that exist; smaller than `replicas` only in a reduced run.
     pub present: u16,
-    /// How many of them are configured from the start; the others are taken in while clients work.
+    /// The number of them that are configured from the start; the others are admitted while clients work.
     pub founders: u16,
-    /// Replicas that vote, and have names and links but no contents. Nobody works at one.
+    /// Replicas that vote, and have names and links but no contents. They have no clients.
     pub witnesses: BTreeSet<ReplicaSlot>,
-    /// Which operations, and then which lost connections, take place: a bit for each, and all beyond.
+    /// The operations, and then the lost connections, that take place: a bit for each; all beyond the last bit do.
     pub mask: u64,
-    /// How many operations their clients begin.
+    /// The number of operations that clients begin.
     pub operations: u32,
-    /// Within which time they begin.
+    /// The time within which they begin.
     pub span: Duration,
-    /// How long the carrying out of a write may take; its controls are held meanwhile.
+    /// The longest execution of a write; its controls are held meanwhile.
     pub slowest_write: Duration,
-    /// How often two replicas lose and renew their connection.
+    /// The number of lost and renewed connections.
     pub reconnects: u32,
     /// The links between the replicas.
     pub links: Links,
@@ -44,34 +44,34 @@ pub struct Plan {
     pub lease: LeaseSettings,
     /// How much faster than true time each clock runs, in millionths.
     pub drifts: Vec<i64>,
-    /// Whether the last replica is there for the first time, with nothing, and joins while clients work. In half of
+    /// Whether the last replica starts without anything and joins while clients work. In half of
     /// these runs it is not even configured before.
     pub joins: bool,
-    /// What goes wrong, and when.
+    /// The faults and their times.
     pub faults: Vec<(Duration, Fault)>,
 }
 
-/// No set is larger.
+/// The maximum size of a set.
 pub(crate) const MAXIMUM: u16 = 9;
 
 const LANES: [Lane; 4] = [Lane::Control, Lane::Stream, Lane::Data, Lane::Forward];
 
 impl Plan {
-    /// Whether the event that was drawn as this one takes place.
+    /// Whether the event with this number takes place.
     pub(crate) fn includes(&self, event: u32) -> bool {
         event >= u64::BITS || self.mask >> event & 1 == 1
     }
 
-    /// How long an operation may take for each one that is served meanwhile (I7): the grace after a revoke, and a
-    /// slow write, for each of the four objects of a rename, and five times there and back on the slowest link. Lost
-    /// connections take away the limit.
+    /// The longest time of an operation per operation served meanwhile (I7): the grace after a revoke, and a
+    /// slow write, for each of the four objects of a rename, and five round trips on the slowest link. With lost
+    /// connections there is no limit.
     pub(crate) fn turn_limit(&self) -> Option<Duration> {
         let limit =
             4 * (self.settings.revoke_grace + self.slowest_write) + 10 * self.links.longest();
         (self.operations > 0 && self.reconnects == 0 && !self.failures).then_some(limit)
     }
 
-    /// Draws the circumstances: 2 to 9 replicas, delays of 0.1 to 300 ms that differ by direction and
+    /// Draws the settings: 2 to 9 replicas, delays of 0.1 to 300 ms that differ by direction and
     /// lane, with and without reordering and lost connections.
     #[must_use]
     pub fn draw(seed: u64) -> Plan {
@@ -100,7 +100,7 @@ impl Plan {
         }
     }
 
-    /// Draws the circumstances of a run in which replicas fail.
+    /// Draws the settings of a run in which replicas fail.
     #[must_use]
     pub fn draw_failing(seed: u64) -> Plan {
         let mut plan = Plan::draw(seed);
@@ -128,7 +128,7 @@ impl Plan {
         plan
     }
 
-    /// The same with durability `majority`: those who are left take over by themselves, and no administrator gives
+    /// The same with durability `majority`: the remaining replicas take over by themselves, and no administrator gives
     /// anything up.
     #[must_use]
     pub fn held_by_majority(mut self) -> Plan {
@@ -168,8 +168,8 @@ impl Plan {
         self.faults.truncate(23);
     }
 
-    /// Machines that stand still for a while, in half of the runs. They are drawn by themselves, so that seeds keep the meaning
-    /// that they had when they were written down.
+    /// Machines that stand still for a while, in half of the runs. They are drawn separately, so that recorded seeds keep their
+    /// meaning.
     fn draw_pauses(&mut self) {
         let mut random = Random::new(self.seed ^ 0x57_111);
         if random.chance(2) {
@@ -180,9 +180,9 @@ impl Plan {
         }
     }
 
-    /// In half of the runs machines are suspended or stand still time and again, and their clocks are set, forward and back, by as
-    /// little as may pass unnoticed and by much. No clock is set of a machine that stands still unseen, which could hide that. Drawn
-    /// by themselves, as pauses are.
+    /// In half of the runs machines are repeatedly suspended or stand still, and their clocks are set forward and back, by small amounts that
+    /// may pass unnoticed and by large ones. The clock of a machine that stands still unseen is not set, because that could hide the pause.
+    /// Drawn separately, as pauses are.
     fn draw_clock_faults(&mut self) {
         let mut random = Random::new(self.seed ^ 0xc10c);
         if !random.chance(2) {
@@ -191,7 +191,7 @@ impl Plan {
         let allowed = self.lease.jump_allowed().as_micros();
         let little = 2 * u64::try_from(allowed).unwrap_or(0);
         for _ in 0..1 + random.below(6) {
-            // All go on before everything is mended.
+            // All machines continue before everything is mended.
             let at = Duration::from_micros(random.below(12_000_000));
             let slot = self.draw_slot(&mut random);
             let most = if random.chance(2) { little } else { 8_000_000 };
@@ -217,7 +217,7 @@ impl Plan {
         }
     }
 
-    /// Of half of those that stop, some do in order, or are killed while they do. Drawn by themselves, as pauses are.
+    /// In half of the runs, an orderly stop begins before half of the crashes; the crash may interrupt it. Drawn separately, as pauses are.
     fn draw_retirements(&mut self) {
         let mut random = Random::new(self.seed ^ 0x0de5);
         if !random.chance(2) {
@@ -235,7 +235,7 @@ impl Plan {
         self.faults.append(&mut retirements);
     }
 
-    /// When everything that went wrong in a random run is mended.
+    /// When all faults of a random run are mended.
     pub(crate) fn mended_after(&self) -> Duration {
         self.span + Duration::from_secs(2)
     }
@@ -245,7 +245,7 @@ impl Plan {
         ReplicaSlot(1 + u16::try_from(drawn).unwrap_or(0))
     }
 
-    /// Replicas at equal distances, nothing lost, nothing overtaken, no operations yet: the stage of
+    /// Replicas at equal distances, without losses, reordering and operations: the start of
     /// a scripted scenario.
     #[must_use]
     pub fn still(replicas: u16, delay: Duration, settings: Settings) -> Plan {
@@ -258,7 +258,7 @@ impl Plan {
         Plan::quiet(replicas, links, settings)
     }
 
-    /// Nothing happens, and nothing fails.
+    /// No events and no failures.
     fn quiet(replicas: u16, links: Links, settings: Settings) -> Plan {
         Plan {
             seed: 0,
@@ -284,7 +284,7 @@ impl Plan {
     }
 }
 
-/// Shorter than by default, so that more happens in a run.
+/// Shorter than the default, so that more happens in a run.
 fn lease() -> LeaseSettings {
     LeaseSettings {
         length: Duration::from_secs(3),
@@ -292,8 +292,8 @@ fn lease() -> LeaseSettings {
     }
 }
 
-/// Up to three times the grace after a revoke, for half of the seeds from a million on. It is not drawn, so
-/// that smaller seeds keep the meaning they had when they were written down.
+/// For half of the seeds from a million on: up to three times the grace after a revoke. It is not drawn, so
+/// that smaller recorded seeds keep their meaning.
 fn slowest_write(seed: u64) -> Duration {
     let slow = seed >= SLOW_WRITES_FROM && seed % 2 == 1;
     Duration::from_millis(if slow { 300 } else { 0 })

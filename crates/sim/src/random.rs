@@ -1,5 +1,5 @@
 //! Numbers that look random and follow from the seed alone (SplitMix64, Steele, Lea and Flood 2014).
-//! Not those of a library: a seed that has found a fault gives the same run with every version.
+//! They come from no library: a seed that has found a fault gives the same run with every version.
 
 /// A generator whose whole state is one number.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl Random {
         self.below(one_in) == 0
     }
 
-    /// One of the items, or `None` of none.
+    /// One of the items, or `None` if there are no items.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         let count = u64::try_from(items.len()).ok().filter(|count| *count > 0)?;
         items.get(usize::try_from(self.below(count)).ok()?)

@@ -1,45 +1,45 @@
-//! A client that reads and keeps what it was told: the entries of a directory for as long as the directory's change
-//! attribute stays the same, as the Linux client does.
+//! A client that reads and caches: it keeps the entries of a directory as long as the directory's change attribute stays the same,
+//! as the Linux client does.
 //!
-//! It sees answers and nothing else. Which copy gives them is the world's affair; only the observer notes of which
-//! version of the directory an entry was.
+//! It sees only answers. The world decides which copy gives them; only the observer notes the version of the directory
+//! that an entry comes from.
 
 use control::ReplicaSlot;
 use std::collections::BTreeMap;
 use vfs::ObjectId;
 
-/// What is asked of a replica: the change attribute of a directory, and then, if that is news, an entry.
+/// A question to a replica: first the change attribute of a directory, then, if that has changed, an entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question {
     pub reader: usize,
     pub directory: ObjectId,
     pub name: u64,
-    /// The change attribute under which the client will keep the entry. Without it, it asks for that attribute.
+    /// The change attribute under which the client will keep the entry. Without it, the client asks for that attribute.
     pub under: Option<u64>,
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer {
     /// The change attribute.
     Change(u64),
-    /// What has the name, in this version of the directory.
+    /// The object with the name, in this version of the directory.
     Entry(Entry),
 }
 
-/// An entry as a client keeps it.
+/// An entry in a client's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What has the name, if anything.
+    /// The object with the name, if any.
     pub object: Option<ObjectId>,
     /// The version of the directory that this was read from; the client does not see it.
     pub of: u64,
 }
 
-/// What a client keeps of one directory.
+/// The cached entries of one directory.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
-    /// The change attribute that all of it was asked for under.
+    /// The change attribute under which all of them were asked for.
     pub change: u64,
     /// Entries by their names.
     pub entries: BTreeMap<u64, Entry>,
@@ -50,7 +50,7 @@ pub struct Kept {
 pub struct Reader {
     /// The replica it is connected to.
     pub home: ReplicaSlot,
-    /// What it keeps.
+    /// Its cache.
     pub kept: BTreeMap<ObjectId, Kept>,
 }
 
@@ -60,7 +60,7 @@ impl Reader {
         Reader { home, kept }
     }
 
-    /// Takes an answer. Returns what it has to ask next.
+    /// Takes an answer. Returns the next question, if any.
     pub(crate) fn take(&mut self, question: Question, answer: Answer) -> Option<Question> {
         let kept = self.kept.entry(question.directory).or_default();
         match answer {
@@ -76,7 +76,7 @@ impl Reader {
                 (!known).then_some(Question { under, ..question })
             }
             Answer::Entry(entry) => {
-                // What was asked for under another change attribute than today's is not kept.
+                // An entry that was asked for under an older change attribute is not kept.
                 if question.under == Some(kept.change) {
                     kept.entries.insert(question.name, entry);
                 }

@@ -1,8 +1,8 @@
-//! One simulated replica: a control core, a copy of the tree, and the little of distribution that control
-//! depends on: one ordered stream of updates for each primary, and file contents beside it.
+//! One simulated replica: a control core, a copy of the tree, and the part of distribution that control
+//! depends on: one ordered stream of updates for each primary, and separate file contents.
 //!
-//! It stands in for the replicated file system; it decides nothing that the core should. What belongs to
-//! crashes, leases and views alone lies in its [`Site`].
+//! It stands in for the replicated file system; it decides nothing that the core should decide. State for
+//! crashes, leases and views only is in its [`Site`].
 
 use crate::site::{Heads, Site, Stable};
 use crate::tree::{Copy, Edit};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use vfs::ObjectId;
 
-/// One update on its way: everything that has to happen together.
+/// One update on its way: changes that have to happen together.
 #[derive(Clone, Debug)]
 pub struct StreamUpdate {
     /// The controls it was made under.
@@ -38,10 +38,10 @@ pub struct Content {
     pub follows: Position,
 }
 
-/// A replica and all it knows.
+/// A replica and its state.
 #[derive(Clone, Debug)]
 pub struct Replica {
-    /// Who it is.
+    /// Its slot.
     pub slot: ReplicaSlot,
     /// Its control core.
     pub core: ControlCore,
@@ -55,14 +55,14 @@ pub struct Replica {
     pub arrived: BTreeMap<(ReplicaSlot, u64), Arc<StreamUpdate>>,
     /// Contents that wait for the update they follow.
     pub contents: Vec<(ReplicaSlot, Content)>,
-    /// Own contents, and who has yet to confirm them.
+    /// Own contents, and the peers that have yet to confirm them.
     pub unshipped: BTreeMap<ObjectId, (Content, Vec<ReplicaSlot>)>,
     /// Where in the own stream each object was created.
     pub births: BTreeMap<ObjectId, Position>,
     /// Operations whose update has been made or applied here.
     pub done: BTreeSet<u64>,
     pub(crate) next_object: u64,
-    /// What only crashes, leases and views concern.
+    /// State for crashes, leases and views only.
     pub(crate) site: Site,
 }
 
@@ -86,14 +86,14 @@ impl Replica {
         }
     }
 
-    /// An identifier for a new object, allocated without asking anyone.
+    /// An identifier for a new object, allocated without asking another replica.
     pub fn fresh_object(&mut self) -> ObjectId {
         let object = ObjectId::new(self.slot, self.next_object).expect("few objects are made");
         self.next_object += 1;
         object
     }
 
-    /// Makes the changes of one update here and tells the core of every link that has come or gone. `false` when the copy
+    /// Makes the changes of one update here, and tells the core of every added or removed link. `false` when the copy
     /// lacks what the update builds on.
     pub fn apply(&mut self, now: Moment, edits: &[Edit]) -> bool {
         let made = edits.iter().filter(|edit| self.tree.apply(edit));
@@ -131,7 +131,7 @@ impl Replica {
         Some((origin, position, update))
     }
 
-    /// Tells the core which controls the updates that wait here were made under. Whether it was news.
+    /// Tells the core the controls of the updates that wait here. Whether it was news.
     pub fn report_waiting_updates(&mut self, now: Moment) -> bool {
         let mut news = false;
         if !self.site.applies() {
@@ -169,7 +169,7 @@ impl Replica {
         self.site.up
     }
 
-    /// Its copy of the tree; as its disk has it while it does not run.
+    /// Its copy of the tree; while it does not run, the copy on its disk.
     pub(crate) fn kept_tree(&self) -> &Copy {
         match self.site.up {
             true => &self.tree,
@@ -177,7 +177,7 @@ impl Replica {
         }
     }
 
-    /// Likewise the operations whose updates it has.
+    /// The same for the operations whose updates it has.
     pub(crate) fn kept_done(&self) -> &BTreeSet<u64> {
         match self.site.up {
             true => &self.done,
@@ -185,14 +185,14 @@ impl Replica {
         }
     }
 
-    /// How far every stream has been applied here, the own one included.
+    /// How far every stream has been applied here, including its own.
     pub(crate) fn heads(&self) -> Heads {
         let mut heads = self.applied.clone();
         heads.insert(self.slot, self.stream.len() as u64);
         heads
     }
 
-    /// Makes a copy from stable storage, here or elsewhere, the own one.
+    /// Replaces its copy by a copy from stable storage of this or another replica.
     pub(crate) fn take_copy(&mut self, copy: &Stable) {
         self.tree = self.tree.replaced_by(&copy.tree);
         self.applied = copy.heads.clone();
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
     use control::{Claim, Depth, Epoch};
 
-    /// What somebody lost and made otherwise may take away a link that was never here.
+    /// A lost replica's update that was made differently may remove a link that was never here.
     #[test]
     fn an_update_that_cannot_be_applied_tells_of_no_link() {
         let view = View::whole(Epoch(1), [ReplicaSlot(1), ReplicaSlot(2)].into());

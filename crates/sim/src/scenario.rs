@@ -1,7 +1,7 @@
-//! Names one random run, or what is left of it after whatever it does not need to fail was taken away.
+//! Names one random run, or a reduced run: only what it needs to fail is left.
 //!
-//! It is written `seed`, or `seed.replicas.mask` in decimal and hexadecimal, and can be run again by that; with
-//! an `f` before it, it is a run in which replicas fail; with an `m`, one with durability `majority` besides.
+//! It is written `seed`, or `seed.replicas.mask` in decimal and hexadecimal, and can be run again by that name. A prefix
+//! `f` means that replicas fail; a prefix `m` means durability `majority` as well.
 
 use crate::plan::{MAXIMUM, Plan};
 use crate::violation::Violation;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Every run is quiet long before this.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// One in which replicas fail as well, although much of it comes first.
+/// The same for a run with failing replicas, although many events come first.
 const LIMIT_FAILING: Duration = Duration::from_secs(120);
 
 /// A random run by its seed, reduced or whole.
@@ -21,13 +21,13 @@ const LIMIT_FAILING: Duration = Duration::from_secs(120);
 pub struct Scenario {
     /// Whether replicas fail.
     pub failing: bool,
-    /// Whether, besides, what is answered is with a majority.
+    /// Whether, in addition, durability is `majority`.
     pub majority: bool,
     /// Decides everything else.
     pub seed: u64,
     /// Only the first `replicas` replicas exist; clients of others do nothing.
     pub replicas: u16,
-    /// Which operations and lost connections take place, a bit for each in the order they are drawn.
+    /// The operations and lost connections that take place, a bit for each in the order they are drawn.
     pub mask: u64,
 }
 
@@ -62,7 +62,7 @@ impl Scenario {
         }
     }
 
-    /// The circumstances.
+    /// The plan of the run.
     #[must_use]
     pub fn plan(self) -> Plan {
         let mut plan = match (self.failing, self.majority) {
@@ -75,13 +75,13 @@ impl Scenario {
         plan
     }
 
-    /// Sets the stage.
+    /// Sets up the world.
     #[must_use]
     pub fn world(self) -> World {
         World::new(&self.plan())
     }
 
-    /// Runs it to its end.
+    /// Runs the scenario to its end.
     ///
     /// # Errors
     /// The first invariant that does not hold.
@@ -101,7 +101,7 @@ impl Scenario {
         }
     }
 
-    /// Takes away replicas, operations and lost connections, as long as the same invariant stays broken.
+    /// Removes replicas, operations and lost connections, as long as the same invariant stays broken.
     #[must_use]
     pub fn shrink(self) -> Scenario {
         let Err(broken) = self.run() else {

@@ -1,6 +1,6 @@
-//! What a replica has beside its core and its copy: a disk, a clock, a lease, what it knows of views.
+//! The state of a replica besides its core and its copy: a disk, a clock, a lease, its knowledge of views.
 //!
-//! It keeps these and answers questions about them; when anything happens to them is the world's decision.
+//! It keeps these and answers questions about them; the world decides when they change.
 
 use crate::clock::Clock;
 use crate::packet::Packet;
@@ -20,7 +20,7 @@ pub(crate) type Logged = (ReplicaSlot, u64, Arc<StreamUpdate>);
 /// How far each primary's stream has been applied.
 pub(crate) type Heads = BTreeMap<ReplicaSlot, u64>;
 
-/// A change of what lies on the disk.
+/// A change of the disk's contents.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     /// A record of the control table.
@@ -31,7 +31,7 @@ pub(crate) enum Change {
     Wrote(ObjectId, u64),
     /// A file has this content, made elsewhere.
     Stored(ObjectId, u64),
-    /// This content of a dirty file is everywhere.
+    /// All members have this content of a dirty file.
     Shipped(ObjectId, u64),
     /// It was up to date in the view that was in force after this many decisions.
     UpToDate(usize),
@@ -52,7 +52,7 @@ pub(crate) struct Stable {
     pub set_aside: BTreeMap<ControlName, Proposal>,
     pub dirty: BTreeMap<ObjectId, u64>,
     pub done: BTreeSet<u64>,
-    /// After how many decisions it was up to date in the view then in force; none if it never was
+    /// The number of decisions at which it was up to date in the view then in force; 0 if it never was
     /// with this copy.
     pub up_to_date_at: usize,
 }
@@ -117,7 +117,7 @@ impl Stable {
         }
     }
 
-    /// What somebody with these heads lacks, up to `until` where that says something.
+    /// The updates that a replica with these heads lacks, up to `until` if that has an entry.
     pub(crate) fn missing(&self, heads: &Heads, until: Option<&Heads>) -> Vec<Logged> {
         let lacks = |(origin, position, _): &&Logged| {
             let wanted = until.is_none_or(|until| head(until, *origin) >= *position);
@@ -143,7 +143,7 @@ pub(crate) fn head(heads: &Heads, origin: ReplicaSlot) -> u64 {
     heads.get(&origin).copied().unwrap_or(0)
 }
 
-/// What waits until the disk has everything written so far.
+/// An action that waits until the disk has everything written so far.
 #[derive(Clone, Debug)]
 pub(crate) enum Deferred {
     Send(ReplicaSlot, Packet),
@@ -154,7 +154,7 @@ pub(crate) enum Deferred {
     Ship(u64, Arc<StreamUpdate>),
 }
 
-/// A replica outside the view, by its own word.
+/// A replica outside the view, as it reports itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting {
     pub incarnation: u64,
@@ -163,7 +163,7 @@ pub(crate) struct Waiting {
     pub level_with: BTreeSet<ReplicaSlot>,
 }
 
-/// All that, for one replica.
+/// The whole of this state, for one replica.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     pub up: bool,
@@ -172,51 +172,51 @@ pub(crate) struct Site {
     pub lease: SiteLease,
     pub stable: Stable,
     journal: VecDeque<Change>,
-    /// How many changes were ever written in this incarnation, and how many of them are stable.
+    /// The number of changes written in this incarnation, and the number of them that are stable.
     written: u64,
     flushed: u64,
-    /// Where in the journal each control record is.
+    /// The place of each control record in the journal.
     pub marks: Vec<u64>,
     deferred: BTreeMap<(u64, u64), Deferred>,
     pub flushing: bool,
-    /// How many decisions it knows, and how many of them are in force here.
+    /// The number of decisions that it knows, and the number of them in force here.
     pub learnt: usize,
     pub entered: usize,
-    /// A view has come into force since it was started: until then it takes no part in any.
+    /// A view has come into force since it was started; before that it takes part in none.
     pub begun: bool,
-    /// Which of its incarnations was admitted last; the others take what a later one says for its.
+    /// Its last admitted incarnation; the others accept messages of a later one as its own.
     pub admitted: u64,
-    /// It answers nobody before this.
+    /// It answers no client before this is set.
     pub caught_up: bool,
-    /// Who has sent everything that it had when it entered the present view, and had heard every report by then.
+    /// The members that have sent everything that they had when they entered the present view, after they had heard every report.
     pub heard: BTreeSet<ReplicaSlot>,
-    /// Who has sent everything, perhaps before it had heard every report.
+    /// The members that have sent everything, perhaps before they had heard every report.
     pub level_with: BTreeSet<ReplicaSlot>,
     pub heads_at_entry: Heads,
-    /// How far each other replica had applied all streams, by its latest word, and when that was heard by the own clock.
+    /// For each other replica: how far it had applied all streams by its last report, and when that arrived by the own clock.
     pub said: BTreeMap<ReplicaSlot, (Moment, Heads)>,
-    /// Who waits outside the present view.
+    /// The replicas that wait outside the present view.
     pub waiting: BTreeMap<ReplicaSlot, Waiting>,
     /// Its stream was cut, so that it needs a whole copy.
     pub cut: bool,
-    /// It may have what was given up, so that it needs a whole copy once it has brought its own.
+    /// It may have updates that were given up, so that it needs a whole copy once it has sent its own.
     pub stale: bool,
     /// How often its copy was replaced by another replica's since it was started.
     pub replaced: u64,
-    /// How far its stream was when it was started.
+    /// The length of its stream when it was started.
     pub previous_head: u64,
     /// When it entered the present view, or was started, by its clock.
     pub since: Moment,
-    /// Everything of its previous incarnations is everywhere.
+    /// All members have everything of its earlier incarnations.
     pub renounced: bool,
-    /// How far each peer has applied its stream, as heard in this incarnation.
+    /// How far each peer has applied its stream, as reported in this incarnation.
     pub acknowledged: Heads,
     /// It cannot write.
     pub full: bool,
     /// Operations and closes that wait for a lease.
     pub parked: BTreeSet<u64>,
     pub retrying: bool,
-    /// Nothing more is taken from these: it is being agreed how far they came.
+    /// Messages of these are refused: the set is agreeing on the end of their streams.
     pub closed_to: BTreeSet<ReplicaSlot>,
 }
 
@@ -259,7 +259,7 @@ impl Site {
         }
     }
 
-    /// What is left of it after a crash, in the next incarnation.
+    /// The next incarnation after a crash, with what is left.
     pub(crate) fn started_anew(
         &self,
         slot: ReplicaSlot,
@@ -288,22 +288,22 @@ impl Site {
         }
     }
 
-    /// Whether updates of others are taken in their usual way.
+    /// Whether updates of other replicas are applied in the usual way.
     pub(crate) fn applies(&self) -> bool {
         self.caught_up && !self.full
     }
 
-    /// What its clock shows.
+    /// The time on its clock.
     pub(crate) fn local(&self, now: Moment) -> Moment {
         self.clock.local(now)
     }
 
-    /// When its clock will show this.
+    /// When its clock will show this time.
     pub(crate) fn global(&self, local: Moment) -> Moment {
         self.clock.global(local)
     }
 
-    /// Writes behind everything that was written before.
+    /// Appends a change to the journal.
     pub(crate) fn write(&mut self, change: Change) {
         if matches!(change, Change::Control(_)) {
             self.marks.push(self.written + 1);
@@ -312,7 +312,7 @@ impl Site {
         self.journal.push_back(change);
     }
 
-    /// Where everything written so far ends.
+    /// The end of the journal.
     pub(crate) fn end(&self) -> u64 {
         self.written
     }
@@ -342,14 +342,14 @@ impl Site {
         self.journal.len()
     }
 
-    /// Whether a whole copy that was taken would survive a crash.
+    /// Whether a whole copy from another replica would survive a crash.
     pub(crate) fn copy_is_stable(&self) -> bool {
         let mut unstable = self.journal.iter();
         !unstable.any(|change| matches!(change, Change::Replaced(_)))
     }
 
-    /// Throws away what never became stable, and what waited for it. A copy that was not kept is
-    /// needed still.
+    /// Discards everything that is not stable, and what waited for it. A copy that was lost this way is
+    /// still needed.
     pub(crate) fn forget_unstable(&mut self) {
         self.cut |= !self.copy_is_stable();
         self.journal.clear();
@@ -359,13 +359,13 @@ impl Site {
         self.flushing = false;
     }
 
-    /// The next thing that need not wait any more.
+    /// The next action that need not wait any more.
     pub(crate) fn next_deferred(&mut self) -> Option<Deferred> {
         let entry = self.deferred.first_entry()?;
         (entry.key().0 <= self.flushed).then(|| entry.remove())
     }
 
-    /// How far the own stream is stable, and so may be told to others.
+    /// How far the own stream is stable, and so may be reported to others.
     pub(crate) fn stable_head(&self, slot: ReplicaSlot) -> u64 {
         head(&self.stable.heads, slot)
     }

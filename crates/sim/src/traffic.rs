@@ -1,26 +1,26 @@
-//! What was sent between replicas, for callers that count it.
+//! The messages sent between replicas, for callers that count them.
 //!
-//! It notes what the cores and their stand-ins sent, and when. What must never enter: sizes in
-//! bytes, which are up to the crates that own the connections, and anything that changes what
-//! happens.
+//! It records what the cores and their stand-ins sent, and when. What must never enter: sizes in
+//! bytes, which the crates with the connections decide, and anything that changes the
+//! run.
 
 use crate::packet::Packet;
 use control::{Envelope, Moment, ReplicaSlot};
 
-/// Something that one replica sent to another.
+/// A message that one replica sent to another.
 #[derive(Clone, Debug)]
 pub struct Sent {
     /// When it left.
     pub at: Moment,
-    /// Who sent it.
+    /// The sender.
     pub from: ReplicaSlot,
-    /// To whom.
+    /// The receiver.
     pub to: ReplicaSlot,
-    /// What it is.
+    /// Its content.
     pub cargo: Cargo,
 }
 
-/// What is sent. Only messages of replication control are real; of the others nothing but their number means something.
+/// The content of a message. Only messages of replication control are real; the others only count.
 #[derive(Clone, Debug)]
 pub enum Cargo {
     /// A message of replication control, as the core made it.
@@ -29,11 +29,11 @@ pub enum Cargo {
     Stream,
     /// Contents of a file.
     Contents,
-    /// That they were stored, or are compared by their versions.
+    /// An acknowledgement that contents were stored, or a comparison of versions.
     Data,
-    /// An operation on its way to the primary, back unserved, or its outcome.
+    /// An operation that is forwarded to the primary or returned unserved, or its outcome.
     Forward,
-    /// What only leases, views, rejoining replicas and reading clients send.
+    /// Messages about leases, views, rejoining replicas and reading clients.
     Other,
 }
 

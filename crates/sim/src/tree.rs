@@ -6,18 +6,18 @@ use control::{Subject, Tree, Update, ancestors};
 use std::collections::BTreeMap;
 use vfs::ObjectId;
 
-/// What a client wants, in its own words. It is resolved at the replica that carries it out.
+/// The intent of a client, in its own terms. The replica that carries it out resolves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
     /// Write to a file.
     Write(ObjectId),
     /// Make a file or directory.
     Create {
-        /// The directory it goes into.
+        /// Its directory.
         parent: ObjectId,
         /// Its name there.
         name: u64,
-        /// Whether it is to be a directory.
+        /// Whether it will be a directory.
         directory: bool,
     },
     /// Remove a name.
@@ -36,7 +36,7 @@ pub enum Intent {
         /// The new name.
         name: u64,
     },
-    /// Give what has one name another one, replacing what had it.
+    /// Rename, and replace the target if it exists.
     Rename {
         /// The directory of the old name.
         from: ObjectId,
@@ -51,19 +51,19 @@ pub enum Intent {
     Lock {
         /// The file.
         file: ObjectId,
-        /// Who wants the lock.
+        /// The client that wants the lock.
         client: u64,
     },
-    /// Give a lock back.
+    /// Unlock a file.
     Unlock {
         /// The file.
         file: ObjectId,
-        /// Who has the lock.
+        /// The client that has the lock.
         client: u64,
     },
 }
 
-/// How an operation ended for its client.
+/// The outcome of an operation for its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It was carried out.
@@ -72,10 +72,10 @@ pub enum Outcome {
     Refused,
 }
 
-/// A change as it travels: objects and names, never paths.
+/// A change as it is sent: objects and names, never paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// `object` gets the name; `birth` says what it is if it is new.
+    /// `object` gets the name; `birth` gives its kind if it is new.
     Enter {
         /// The directory.
         parent: ObjectId,
@@ -102,11 +102,11 @@ pub enum Edit {
         /// Its version.
         version: u64,
     },
-    /// A file is locked, or not any more.
+    /// A file is locked or unlocked.
     Lock {
         /// The file.
         file: ObjectId,
-        /// By whom.
+        /// The client with the lock.
         by: Option<u64>,
     },
 }
@@ -167,13 +167,13 @@ impl Copy {
         next.max(self.floor)
     }
 
-    /// This many settlements of lost replicas are in force here: versions made by those are never
+    /// This number of settlements of lost replicas is in force here: versions made by those are never
     /// made again.
     pub(crate) fn count_settlements(&mut self, settlements: u64) {
         self.floor = settlements << 32;
     }
 
-    /// Another replica's copy in the place of this one. What is in force here stays in force.
+    /// Another replica's copy replaces this one. What is in force here stays in force.
     pub(crate) fn replaced_by(&self, other: &Copy) -> Copy {
         Copy {
             nodes: other.nodes.clone(),
@@ -181,7 +181,7 @@ impl Copy {
         }
     }
 
-    /// What the object is, if it exists here.
+    /// The kind of the object, if it exists here.
     #[must_use]
     pub fn subject(&self, object: ObjectId) -> Option<Subject> {
         let node = self.nodes.get(&object)?;
@@ -192,13 +192,13 @@ impl Copy {
         })
     }
 
-    /// Who has locked a file.
+    /// The client that has locked a file.
     #[must_use]
     pub fn lock_of(&self, file: ObjectId) -> Option<u64> {
         self.nodes.get(&file)?.lock
     }
 
-    /// All locked files, and who has locked them.
+    /// All locked files, and the clients that have locked them.
     pub(crate) fn locks(&self) -> impl Iterator<Item = (ObjectId, u64)> {
         let nodes = self.nodes.iter();
         nodes.filter_map(|(file, node)| Some((*file, node.lock?)))
@@ -214,11 +214,11 @@ impl Copy {
         self.entries(directory)?.get(&name).copied()
     }
 
-    /// What control the intent needs here and now, or `None` when the tree does not allow it.
+    /// The control that the intent needs here and now, or `None` if the tree does not allow it.
     #[must_use]
     pub fn resolve(&self, intent: &Intent) -> Option<Update> {
         match *intent {
-            // Who has the lock only the primary knows.
+            // Only the primary knows which client has the lock.
             Intent::Write(file) | Intent::Lock { file, .. } | Intent::Unlock { file, .. } => {
                 let subject = self.subject(file)?;
                 let is_file = !matches!(subject, Subject::Directory(_));
@@ -271,7 +271,7 @@ impl Copy {
         })
     }
 
-    /// The changes that carry the intent out, including the new versions of what it touches. Call it
+    /// The changes that carry the intent out, including the new versions of the objects that it changes. Call it
     /// only for an intent that [`Copy::resolve`] allows.
     #[must_use]
     pub fn edits(&self, intent: &Intent, fresh: ObjectId) -> Vec<Edit> {
@@ -355,7 +355,7 @@ impl Copy {
         versions.collect()
     }
 
-    /// Whether everything but the contents of files is the same here as there.
+    /// Whether everything except the contents of files is the same in both copies.
     pub(crate) fn has_names_of(&self, other: &Copy) -> bool {
         let rows = |copy: &Copy| {
             let mut nodes = copy.nodes.clone();
@@ -449,7 +449,7 @@ impl Copy {
         true
     }
 
-    /// Forgets objects without a name, as a removal does once nobody needs them.
+    /// Forgets an object without a name, as a removal does once no client needs it.
     pub fn forget_nameless(&mut self, object: ObjectId) {
         let nameless = self
             .nodes
@@ -460,7 +460,7 @@ impl Copy {
         }
     }
 
-    /// Whether some directory lies below itself, which no order of applied renames may produce.
+    /// Whether a directory lies below itself, which no order of applied renames may produce.
     #[must_use]
     pub fn has_cycle(&self) -> bool {
         self.nodes

@@ -1,6 +1,6 @@
-//! What a failed run says: the invariant, what was seen, and the seed that repeats it.
+//! The report of a failed run: the invariant, the observation, and the seed that repeats it.
 //!
-//! It reports; deciding what is a violation is the business of `invariants`.
+//! It only reports; `invariants` decides what is a violation.
 
 use control::Moment;
 use std::fmt;
@@ -8,9 +8,9 @@ use std::fmt;
 /// An invariant that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which one.
+    /// The invariant.
     pub invariant: &'static str,
-    /// What was seen.
+    /// The observation.
     pub sight: String,
     /// The seed of the run and the moment in it.
     pub at: (u64, Moment),

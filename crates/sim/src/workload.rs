@@ -1,6 +1,6 @@
-//! What the clients of a run do: a tree to begin with, and operations on it at random sites.
+//! The work of a run's clients: a tree at the beginning, and operations on it at random sites.
 //!
-//! Clients name objects of the first tree, and a few names, so that they get into each other's way often.
+//! Clients use objects of the first tree and only a few names, so that they conflict often.
 
 use crate::plan::Plan;
 use crate::random::Random;
@@ -14,7 +14,7 @@ use vfs::ObjectId;
 /// Objects of the first tree belong to no replica of the set.
 const PLANTER: ReplicaSlot = ReplicaSlot(u16::MAX);
 
-/// Names are drawn from this many.
+/// The number of different names.
 const NAMES: u64 = 6;
 
 /// Plants a tree and draws operations and lost connections.

@@ -1,6 +1,6 @@
-//! The run: replicas, what is under way between them, and the order in which it happens.
+//! The run: the replicas, the events between them, and the order of the events.
 //!
-//! Every step takes one event, carries out everything the cores ask for, and checks every invariant.
+//! Every step takes one event, carries out all commands of the cores, and checks every invariant.
 
 mod connections;
 mod disk;
@@ -52,28 +52,28 @@ enum Event {
     },
     Alarm(ReplicaSlot),
     Submit(u64),
-    /// A client looks something up.
+    /// A client looks up a name.
     Look(Question),
     Write(ReplicaSlot, u64, Vec<ControlName>),
     Reconnect(ReplicaSlot, ReplicaSlot),
-    /// A disk has written what it was given; in this incarnation.
+    /// A disk has written everything that it got, in this incarnation.
     Flush(ReplicaSlot, u64),
-    /// Time to ask for grants, to see who is silent, and to go on synchronising.
+    /// Asks for grants, checks for silent members, and continues to synchronise.
     Tick(ReplicaSlot, u64),
     /// The next decision may take effect.
     Enter(ReplicaSlot, u64),
-    /// What waits for a lease is looked at again.
+    /// Retries what waits for a lease.
     Retry(ReplicaSlot, u64),
     /// The replica that forwarded this operation may have waited long enough. The second number
-    /// says how many times it has been forwarded.
+    /// is the number of times it was forwarded.
     Again(u64, u32),
     Fault(Fault),
-    /// The bringing together of what survivors have of a lost stream goes on.
+    /// Survivors continue to exchange what they have of a lost stream.
     Settle(ReplicaSlot, u32),
 }
 
-/// Between which lives of two replicas a message travels, and how many decisions were in force,
-/// and known, at its sender.
+/// The incarnations of two replicas between which a message travels, and the number of decisions in force
+/// and known at its sender.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stamp {
     from: u64,
@@ -87,20 +87,20 @@ struct Stamp {
 pub struct Operation {
     /// The replica its client is connected to.
     pub home: ReplicaSlot,
-    /// What the client wants.
+    /// The intent of the client.
     pub intent: Intent,
     /// When it began.
     pub begun: Moment,
-    /// How it ended, and when.
+    /// Its outcome, and when it ended.
     pub outcome: Option<(Outcome, Moment)>,
-    /// What control was asked for last.
+    /// The update for which it asked control last.
     update: Option<Update>,
-    /// Where it is looked after, and in which incarnation.
+    /// The replica that handles it, and the incarnation of that replica.
     at: (ReplicaSlot, u64),
-    /// How often it was forwarded or returned. Only the last time is an answer waited for.
+    /// How often it was forwarded or returned. Only the answer to the last time counts.
     handed: u32,
-    /// The version it has written at each replica, once that is stable: a client whose replica is silent has it carried
-    /// out at another one.
+    /// The version that it has written at each replica, once that is stable: if a client's replica is silent, another
+    /// replica carries the operation out.
     wrote: BTreeMap<ReplicaSlot, u64>,
 }
 
@@ -114,20 +114,20 @@ pub struct World {
     pub replicas: BTreeMap<ReplicaSlot, Replica>,
     /// The operations of all clients; an operation's number is its place.
     pub operations: Vec<Operation>,
-    /// Clients that only read, with what they keep; a client's number is its place.
+    /// Clients that only read, with their caches; a client's number is its place.
     pub readers: Vec<Reader>,
     /// The newest version of each object, at whichever primary made it.
     pub newest: BTreeMap<ObjectId, u64>,
-    /// What clients were told is closed.
+    /// The files that clients were told are closed.
     pub closed: BTreeMap<ObjectId, Closed>,
     locks: Locks,
-    /// Files that some primary has removed; nobody can open them any more.
+    /// Files that a primary has removed; they cannot be opened any more.
     removed: BTreeSet<ObjectId>,
-    /// Which replica made the newest version of each object.
+    /// The replica that made the newest version of each object.
     maker: BTreeMap<ObjectId, ReplicaSlot>,
-    /// Operations that were given up with what a lost replica alone had.
+    /// Operations that were given up together with what only a lost replica had.
     pub(crate) discarded: BTreeSet<u64>,
-    /// Which operation made each version that others may have seen.
+    /// The operation that made each version that other replicas may have seen.
     made: BTreeMap<(ObjectId, u64), u64>,
     /// Whether replicas fail, so that disks, leases and views count.
     pub(crate) failures: bool,
@@ -139,30 +139,30 @@ pub struct World {
     lease: LeaseSettings,
     settings: Settings,
     slowest_write: Duration,
-    /// At most so long may an operation take for each operation that is served meanwhile, if limited.
+    /// The longest time of an operation per operation served meanwhile, if limited.
     pub(crate) turn_limit: Option<Duration>,
-    /// Replicas that are removed, or are to be: they never run again, and nobody waits for them or for their clients.
+    /// Replicas that are removed, or will be: they never run again, and no replica waits for them or for their clients.
     pub(crate) gone: BTreeSet<ReplicaSlot>,
     pub(crate) witnesses: BTreeSet<ReplicaSlot>,
-    /// An administrator has said that a majority is gone: what only those had may be lost although it was answered.
+    /// An administrator has said that a majority is gone: answered operations that only its members had may be lost.
     pub(crate) recovered: bool,
-    /// Of these, given up so, it is not settled yet what becomes of their streams.
+    /// The replicas given up this way whose streams are not settled yet.
     unsettled: BTreeSet<ReplicaSlot>,
     /// What was closed or moved in this step.
     pub(crate) just_closed: BTreeSet<ObjectId>,
     /// The virtual time.
     pub now: Moment,
-    /// The links, which a scenario may change on the way.
+    /// The links, which a scenario may change during the run.
     pub links: Links,
-    /// Whether updates carry the operation they come from, so that a repeated one is not done again.
+    /// Whether updates carry their operation, so that a repeated operation is not done again.
     pub origins_kept: bool,
     /// Whether to print every event.
     pub traced: bool,
-    /// Whether every step is checked. Large sets that are only counted are checked at rest alone.
+    /// Whether every step is checked. Large sets that only count messages are checked only at rest.
     pub steps_checked: bool,
-    /// Everything that was sent, if somebody wants to know.
+    /// Everything that was sent, if the caller wants to know it.
     pub sent: Option<Vec<Sent>>,
-    /// Controls of which somebody was sent word that they have ended.
+    /// Controls whose end was announced to some replica.
     pub(crate) ended: BTreeSet<ControlName>,
     seed: u64,
     random: Random,
@@ -172,7 +172,7 @@ pub struct World {
 }
 
 impl World {
-    /// Sets the stage of a plan, and lets clients begin what its seed says.
+    /// Sets up a world for a plan, and schedules the clients' operations of its seed.
     #[must_use]
     pub fn new(plan: &Plan) -> World {
         let founders = plan.founders.min(plan.present);
@@ -272,7 +272,7 @@ impl World {
         self.settle(slot);
     }
 
-    /// The next random number of this run.
+    /// The random numbers of this run.
     pub fn random(&mut self) -> &mut Random {
         &mut self.random
     }
@@ -282,14 +282,14 @@ impl World {
         self.events.insert((at, self.sequence), event);
     }
 
-    /// Runs until nothing is left to happen, at most until `limit`, then checks that all is quiet.
+    /// Runs until no event is left, at most until `limit`, then checks that the set is at rest.
     pub fn run(&mut self, limit: Duration) -> Result<(), Violation> {
         let limit = Moment(0).after(limit);
         while self.step_before(limit)? {}
         invariants::check_rest(self).map_err(|(invariant, sight)| self.violation(invariant, sight))
     }
 
-    /// Runs until everything is quiet although leases are renewed all the time; `limit` is the longest.
+    /// Runs until the set is at rest, although leases are renewed all the time; at most until `limit`.
     pub fn run_to_rest(&mut self, limit: Duration) -> Result<(), Violation> {
         let limit = Moment(0).after(limit);
         while self.now < limit && invariants::check_rest(self).is_err() {
@@ -300,7 +300,7 @@ impl World {
         invariants::check_rest(self).map_err(|(invariant, sight)| self.violation(invariant, sight))
     }
 
-    /// Runs what happens until `until`.
+    /// Runs the events until `until`.
     pub fn run_until(&mut self, until: Duration) -> Result<(), Violation> {
         let until = Moment(0).after(until);
         while self.step_before(until)? {}
@@ -308,7 +308,7 @@ impl World {
         Ok(())
     }
 
-    /// Runs until an operation has ended, at most until `limit`. Returns how it ended, and when.
+    /// Runs until an operation has ended, at most until `limit`. Returns its outcome, and when it ended.
     pub fn run_until_ended(
         &mut self,
         number: u64,
@@ -347,7 +347,7 @@ impl World {
         Ok(true)
     }
 
-    /// Prints what every replica holds and what waits there, for a person who follows a trace.
+    /// Prints what every replica holds and what waits there, for readers of a trace.
     pub fn print_controls(&self) {
         for replica in self.replicas.values() {
             let lack = self.unrest(replica).unwrap_or("lacks nothing");
@@ -381,7 +381,7 @@ impl World {
         self.broken.get_or_insert(violation);
     }
 
-    /// Lets an event happen. Returns at which replicas it did.
+    /// Handles an event. Returns the replicas that it concerns.
     fn take(&mut self, event: Event) -> Vec<ReplicaSlot> {
         if let Some(until) = self.put_off(&event) {
             self.schedule(until, event);
@@ -453,7 +453,7 @@ impl World {
             .expect("messages go to replicas of the set")
     }
 
-    /// Looks at an operation with the copy of the tree that `slot` has now.
+    /// Begins an operation with the present copy of the tree at `slot`.
     fn begin(&mut self, slot: ReplicaSlot, number: u64) {
         let now = self.local(slot);
         if !self.may_begin(slot, number) {
@@ -499,7 +499,7 @@ impl World {
         }
     }
 
-    /// Carries out everything the core of `slot` asks for, and applies what may be applied now.
+    /// Carries out all commands of the core of `slot`, and applies the updates that may be applied now.
     fn settle(&mut self, slot: ReplicaSlot) {
         let now = self.local(slot);
         if !self.replica(slot).site.up {

@@ -35,7 +35,7 @@ fn model(switch: fn(&mut Model)) -> impl Fn(&mut Plan) {
     move |plan| switch(&mut plan.model)
 }
 
-/// Much is done while the first replica is heard by nobody any more, stops, is given up, and comes back.
+/// Clients work while messages of the first replica are lost. Then it stops, is given up, and comes back.
 fn given_up(plan: &mut Plan) {
     let (first, at) = (ReplicaSlot(1), Duration::from_millis);
     plan.operations = 120;
@@ -62,7 +62,7 @@ fn a_replica_is_given_up_and_comes_back() {
     }
 }
 
-/// Looks for a run of this course that breaks such an invariant after the change, and only then.
+/// Looks for a run of this kind that breaks such an invariant after the change, and only then.
 fn is_lost_on(
     course: fn(&mut Plan),
     mut seeds: Range<u64>,
@@ -136,7 +136,7 @@ fn counterexample_8_a_newcomer_is_up_to_date_before_it_answers() {
     );
 }
 
-/// One after the other stops and is started again while much is done.
+/// Replicas stop and are restarted, one after another, while clients work.
 fn often_started_anew(plan: &mut Plan) {
     plan.operations = 200;
     plan.faults.clear();
@@ -190,7 +190,7 @@ fn with_majority_an_answer_waits_until_a_majority_has_what_was_changed() {
     }
 }
 
-/// C is cut off from A and B, and A's client closes a file as soon as C has left the view. Nobody tells C.
+/// C is cut off from A and B, and A's client closes a file as soon as C has left the view. C does not learn this.
 fn play_drift(drift: i64) -> Result<(), Violation> {
     let mut world = set_the_stage_with_clocks(&[drift, drift, -drift]);
     world.run_until(ms(2_000))?;
@@ -230,7 +230,7 @@ fn counterexample_50_a_machine_that_stood_still_answers_nobody_before_it_is_gran
     play_50(all_rules).unwrap();
 }
 
-/// A promise for C is long under way. C's machine is started anew, so that its clock begins again, and is cut off when it
+/// A grant for C takes long to arrive. C's machine is restarted, so that its clock begins again, and is cut off when it
 /// takes part again. A's client closes a file.
 fn play_44(switch: Switch) -> Result<(), Violation> {
     let mut world = set_the_stage_for_failures(3, switch);
@@ -258,7 +258,7 @@ fn counterexample_44_a_grant_that_a_previous_incarnation_asked_for_is_not_believ
     play_44(all_rules).unwrap();
 }
 
-/// Two of five are cut off, with true clocks: C reads on although it has left the view, unless it needs a lease for that.
+/// Two of five are cut off, with true clocks: C continues to read although it has left the view, unless it needs a lease for that.
 fn play_18(switch: Switch) -> Result<(), Violation> {
     let mut world = set_the_stage_for_failures(5, switch);
     world.run_until(ms(2_000))?;
@@ -279,11 +279,11 @@ fn counterexample_18_who_is_cut_off_with_a_minority_stops_answering() {
     assert_eq!(broken.invariant, "I3", "{broken}");
 }
 
-/// The disks of all three are full, one after the other, and are mended in the end.
+/// The disks of all three become full, one after another, and are mended at the end.
 fn play_28(majority_stays: bool) -> Result<(), Violation> {
     let mut world = set_the_stage_for_failures(3, all_rules);
     world.model.majority_stays = majority_stays;
-    // It has another one stay.
+    // This other rule would make a member stay, too.
     world.model.complete_copies_stay = majority_stays;
     world.run_until(ms(2_000))?;
     for replica in 1..=3 {
@@ -302,7 +302,7 @@ fn counterexample_28_replicas_with_full_disks_leave_while_a_majority_stays() {
     assert_eq!(broken.invariant, "I8", "{broken}");
 }
 
-/// A's client has closed a file, of which B has the contents, and C, which is lost, has not. A is started anew before C has left
+/// A's client has closed a file. B has the contents; C, which is lost, does not. A is restarted before C has left
 /// the view. Returns how often A sends B that file's contents from then on.
 fn play_51(compared: bool) -> Result<usize, Violation> {
     let mut world = set_the_stage_for_failures(3, all_rules);

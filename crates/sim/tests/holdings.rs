@@ -1,5 +1,5 @@
 //! Locks and layouts of clients of joined metadata servers, under random failures. `HOLDINGS_SEED` runs one seed again with a trace,
-//! `HOLDINGS_SEEDS` sets how many are run.
+//! `HOLDINGS_SEEDS` sets the number of runs.
 
 use crate::harness::{random_runs, shown_without};
 use sim::Violation;

@@ -1,5 +1,5 @@
-//! Homes under random failures answer as one tree would. `HOMES_SEED` runs one seed again with a trace, `HOMES_SEEDS` sets how
-//! many are run.
+//! Homes under random failures answer as one tree would. `HOMES_SEED` runs one seed again with a trace, `HOMES_SEEDS` sets the
+//! number of runs.
 
 use crate::harness::{random_runs, shown_without};
 use homes::Rules;
@@ -25,11 +25,11 @@ fn random_runs_answer_as_one_tree() {
     );
 }
 
-/// A rule, what switches it off, and a seed that shows it, from which on is searched.
+/// A rule, what switches it off, and the seed at which the search for a failure begins.
 type Needed = (&'static str, fn(&mut Rules), u64);
 
-/// Not shown: `told_before_lease` and `forgotten_copies_waited_for`, without which 2000 seeds broke nothing. `requests_recorded` is
-/// shown weakly, because the record is what the model takes for the moment of an operation.
+/// Not shown: `told_before_lease` and `forgotten_copies_waited_for`; 2000 seeds broke nothing without them. `requests_recorded` is
+/// shown weakly, because the model takes the record as the moment of an operation.
 const NEEDED: &[Needed] = &[
     (
         "prepared_is_stable",

@@ -1,5 +1,5 @@
-//! Executions in which some replica knows less than others: of where things are, of who controls what, or
-//! of what it was answered. Each must break an invariant with its rule switched off, and pass with it.
+//! Executions in which a replica knows less than others: about places of objects, about controls, or
+//! about its own answers. Each must break an invariant with its rule switched off, and pass with it.
 
 use crate::stage::*;
 use control::{Contention, Settings};
@@ -25,15 +25,15 @@ fn move_x() -> Intent {
     }
 }
 
-/// What has a name in a directory by now.
+/// The object that has a name in a directory by now.
 fn made(world: &mut World, at: u16, directory: u64, name: u64) -> ObjectId {
     let entries = world.replica(slot(at)).tree.entries(object(directory));
     let made = entries.and_then(|entries| entries.get(&name)).copied();
     made.expect("it was made long ago")
 }
 
-/// A witness C, which keeps no tree, acknowledges A's control of a file in D. B has not heard of that and
-/// wants deep control of D. (The witness answers no opens, so the play ends before the close is answered.)
+/// A witness C, which keeps no tree, acknowledges A's control of a file in D. B does not know it and
+/// wants deep control of D. (The witness answers no opens, so the execution ends before the close is answered.)
 fn play_11(switch: Switch) -> Result<(), Violation> {
     let mut world = set_the_stage(3, Settings::default(), switch);
     world.replica(slot(3)).tree = Copy::default();
@@ -50,7 +50,7 @@ fn counterexample_11_an_acceptor_counts_the_ancestors_that_a_proposer_announces(
     assert_eq!(broken.invariant, "I1", "{broken}");
 }
 
-/// A holds D; B's creation there is forwarded, its answer is lost, and B forwards it once more, to A and, when
+/// A holds D. B's creation there is forwarded, its answer is lost, and B forwards it again, to A and, when
 /// A has given D up, to C.
 fn play_22(origins_kept: bool) -> Result<Option<Outcome>, Violation> {
     let mut world = set_the_stage(3, Settings::default(), all_rules);
@@ -94,7 +94,7 @@ fn counterexample_24_a_close_waits_for_an_active_replica_and_no_longer_for_one_t
     assert_eq!(slower_than(&world, ms(60_000)), [0]);
 }
 
-/// Three at equal distances want one directory. Returns how many are served within a minute.
+/// Three at equal distances want one directory. Returns the number of those served within a minute.
 fn play_30(switch: Switch) -> Result<usize, Violation> {
     let mut settings = shallow_only();
     settings.directory_contention = Contention::Wait;
@@ -113,7 +113,7 @@ fn counterexample_30_an_acceptor_does_not_keep_a_refusal_to_itself() {
     assert_eq!(without.unwrap(), 0);
 }
 
-/// B and C know of B's control of a file below X. A, with deep control of E, has not heard of it and moves
+/// B and C know of B's control of a file below X. A, with deep control of E, does not know it and moves
 /// X into E.
 fn play_35(switch: Switch) -> Result<(), Violation> {
     let mut world = set_the_stage(3, Settings::default(), switch);

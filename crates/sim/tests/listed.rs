@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// This many were known before the program was tried as an adversary would; those found since are
+/// The number known before the program was tested by adversarial runs; later ones are
 /// added one by one.
 const KNOWN_FIRST: u64 = 39;
 
-/// The numbers in the names of the tests of a folder and all below.
+/// The numbers in the names of the tests of a folder and its subfolders.
 fn played(folder: &Path, numbers: &mut BTreeSet<u64>) {
     for entry in std::fs::read_dir(folder).expect("the sources are here") {
         let path = entry.expect("the sources are here").path();

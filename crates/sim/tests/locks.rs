@@ -1,4 +1,4 @@
-//! Locks whose holders' replica is lost: they stand until their client has come to another one, or has stayed away.
+//! Locks whose holders' replica is lost: they stay until their client has come to another replica, or has stayed away.
 
 use crate::stage::*;
 use sim::{Fault, Intent, Model, Outcome, Plan, Random, Scenario, Violation, World};
@@ -64,7 +64,7 @@ fn counterexample_25_a_lock_is_nobody_else_s_before_its_holder_could_reclaim_it(
     assert_eq!(broken.invariant, "NFS (a lock has one holder)", "{broken}");
 }
 
-/// K2 asks again and again. Returns when it is told that it has the lock, in milliseconds, if K1 never comes.
+/// K2 asks repeatedly. Returns when it is told that it has the lock, in milliseconds, if K1 never comes.
 fn play_25_without_the_holder(switch: fn(&mut Model)) -> Result<u64, Violation> {
     let mut world = lose_the_lock_s_primary(switch)?;
     let asked: Vec<u64> = (0..40)
@@ -89,7 +89,7 @@ fn counterexample_25_what_its_holder_left_is_given_up_after_a_client_lease_and_n
     assert_eq!(broken.invariant, "NFS (a lock has one holder)", "{broken}");
 }
 
-/// A client that asks for one thing after the other, and goes to another replica now and then.
+/// A client that sends one request after another, and sometimes goes to another replica.
 struct Client {
     number: u64,
     home: u16,
@@ -98,7 +98,7 @@ struct Client {
 }
 
 impl Client {
-    /// Asks for the next thing when it knows what has become of the last one.
+    /// Sends the next request when the outcome of the last one is known.
     fn go_on(&mut self, world: &mut World, random: &mut Random, files: &[ObjectId]) {
         if let Some(asked) = self.asked {
             let Some(outcome) = outcome(world, asked) else {
@@ -144,7 +144,7 @@ impl Client {
     }
 }
 
-/// A random run with failures in which clients also lock files. Returns how many locks they got.
+/// A random run with failures in which clients also lock files. Returns the number of locks they got.
 fn run_with_locks(seed: u64, switch: fn(&mut Model)) -> Result<usize, Violation> {
     let mut plan = Plan::draw_failing(seed);
     switch(&mut plan.model);

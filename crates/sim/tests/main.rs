@@ -1,4 +1,4 @@
-//! What the simulation finds, and what it finds when a rule is switched off.
+//! The failures that the simulation finds, with all rules and with a rule switched off.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! Executions in which the configuration or the view changes while controls are on their way. Each must break an
-//! invariant, or leave somebody waiting, with its rule switched off, and pass with it.
+//! Executions in which the configuration or the view changes while messages about controls are on their way. Each must break an
+//! invariant, or leave an operation waiting, with its rule switched off, and pass with it.
 
 use crate::stage::*;
 use control::ReplicaSlot;
@@ -19,7 +19,7 @@ fn takes_part(world: &mut World, at: u16, member: u16) -> bool {
     view.active.contains(&slot(member))
 }
 
-/// Runs until a view with, or without, a member is in force somewhere.
+/// Runs until a view with, or without, a member is in force at a replica.
 fn run_until_view(world: &mut World, at: u16, member: u16, inside: bool) -> Result<(), Violation> {
     for _ in 0..20_000 {
         if takes_part(world, at, member) == inside {
@@ -31,7 +31,7 @@ fn run_until_view(world: &mut World, at: u16, member: u16, inside: bool) -> Resu
     panic!("the view never changes");
 }
 
-/// Of three replicas A and B know that A controls E; C hears of it late. D is taken in, and A is lost before it has told
+/// A and B of three replicas know that A controls E; C learns it late. D is admitted, and A is lost before it has told
 /// the others, in the new configuration, what it holds. Of four, B's acknowledgement alone seems too little.
 fn play_10(after: u64, switch: Switch) -> Result<(), Violation> {
     let mut world = set_the_stage_for_joining(4, 3, switch);
@@ -43,7 +43,7 @@ fn play_10(after: u64, switch: Switch) -> Result<(), Violation> {
     }
     world.fail(ms(0), Fault::Start(slot(4)));
     world.submit(ms(after), slot(1), create(E, 100));
-    // D decides, and the others have not heard of it yet.
+    // D decides, and the others do not know it yet.
     run_until_view(&mut world, 4, 4, true)?;
     world.fail(ms(0), Fault::Crash(slot(1)));
     run_until_view(&mut world, 2, 1, false)?;
@@ -66,7 +66,7 @@ fn counterexample_10_what_a_smaller_configuration_had_won_is_frozen_in_a_larger_
     assert!(broken.invariant.starts_with("I4"), "{broken}");
 }
 
-/// B is away; A and C go on. C is lost, with something that only it knows, and B is back.
+/// B is away; A and C continue. C is lost, with something that only it knows, and B is back.
 fn play_one_for_another(places_are_taken: bool) -> (World, u64) {
     let mut world = set_the_stage_for_failures(3, all_rules);
     world.model.places_are_taken = places_are_taken;
@@ -124,7 +124,7 @@ fn one_who_waits_outside_takes_the_place_of_one_who_is_lost_before_it_has_report
     world.run_to_rest(ms(later + 60_000)).unwrap();
 }
 
-/// B is away, and C is lost. A, which is left, is started anew before B is back.
+/// B is away, and C is lost. A, which is left, is restarted before B is back.
 fn play_started_anew(starts_take_nothing: bool) -> (World, u64) {
     let mut world = set_the_stage_for_failures(3, all_rules);
     world.model.starts_take_nothing = starts_take_nothing;
@@ -157,7 +157,7 @@ fn one_who_waits_outside_takes_the_place_of_one_who_is_lost_though_the_survivor_
     assert!(takes_part(&mut world, 1, 3));
 }
 
-/// A and a witness go on without B. It is admitted when it lacks what A wrote last, since what A sends it is slow, and A is lost.
+/// A and a witness continue without B. B is admitted although it lacks A's last write, because messages from A are slow, and A is lost.
 fn play_57(complete_copies_stay: bool) -> Result<(), Violation> {
     let mut world = set_the_stage_for_sequences(3, 3, Some(3), false);
     world.model.complete_copies_stay = complete_copies_stay;
@@ -196,8 +196,8 @@ fn counterexample_57_who_has_not_finished_its_return_does_not_go_on_with_the_wit
     );
 }
 
-/// A, B and C are to hold what is answered with a majority. B controls a file of its own and is lost; A and C are about to go on without that. B is back
-/// with what C has answered since it has it, and A lacks yet. C is lost before B has come in.
+/// With A, B and C, answers need a majority. B controls a file of its own and is lost; A and C are about to continue without that. B is back
+/// with something that C has answered because B has it too, and that A still lacks. C is lost before B is admitted.
 fn play_61(copies_are_spared: bool) -> Result<(), Violation> {
     let mut world = set_the_stage_for_sequences(3, 3, None, true);
     world.model.copies_are_spared = copies_are_spared;
@@ -210,7 +210,7 @@ fn play_61(copies_are_spared: bool) -> Result<(), Violation> {
     world.fail(ms(0), Fault::Crash(slot(2)));
     run_until_view(&mut world, 1, 2, false)?;
     let began = world.now.0 / 1_000;
-    // They agree to go on without what B alone had.
+    // They agree to continue without what only B had.
     world.run_until(ms(began + 3_000))?;
     slow(&mut world, 3, 2, Lane::Stream, ms(20_000));
     world.fail(ms(0), Fault::Start(slot(2)));

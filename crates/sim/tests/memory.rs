@@ -1,5 +1,5 @@
 //! Memory stays bounded no matter which member is away (rule 29): one is away for days, while
-//! clients of the others go on.
+//! clients of the others continue.
 
 use crate::stage::*;
 use control::{LeaseSettings, ReplicaSlot, Settings, Sizes};
@@ -11,11 +11,11 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// From then on it is out of the view.
 const AWAY_FROM: Duration = Duration::from_secs(3_000);
 
-/// So long it is away.
+/// How long it is away.
 const HOURS: u32 = 72;
 
-/// At most this much is remembered at a replica of three, no matter which member is away and for
-/// how long, while clients change a few files and names at a time and one file stays open for
+/// The maximum of what a replica of three remembers, no matter which member is away and for
+/// how long. Clients change a few files and names at a time, and one file stays open for
 /// writing.
 const LIMITS: Sizes = Sizes {
     own: 8,
@@ -33,7 +33,7 @@ fn is_within(sizes: Sizes) -> bool {
     sizes.max(LIMITS) == LIMITS
 }
 
-/// Leases are long, since nothing of interest happens in between.
+/// Leases are long, since nothing interesting happens in between.
 fn set_the_stage_for_days() -> World {
     let settings = Settings {
         // One control is kept for days, too.

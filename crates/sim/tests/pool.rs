@@ -1,5 +1,5 @@
 //! A pool under random failures keeps its invariants, and each of its rules is needed. `POOL_SEED` runs one seed again with a trace,
-//! `POOL_SEEDS` sets how many are run.
+//! `POOL_SEEDS` sets the number of runs.
 
 use crate::harness::{number, random_runs, shown_without};
 use pool::Rules;
@@ -101,7 +101,7 @@ const NEEDED: &[Needed] = &[
     ),
 ];
 
-/// Files that are moved quickly are moved more often, and where keys do not change more often nobody is fenced for that.
+/// Faster moves happen more often; with slower key changes there are fewer fences for keys.
 fn run_quickly(seed: u64, switch: fn(&mut Rules)) -> Result<(), Violation> {
     let mut plan = Plan::draw(seed);
     plan.copies_slowly = false;
@@ -128,7 +128,7 @@ fn each_rule_is_needed() {
     assert_eq!(failed.count(), 0, "the panics above say which rules");
 }
 
-/// What is cut while a file is copied has to be cut in its copy, too.
+/// A cut while a file is copied has to cut its copy, too.
 #[test]
 fn a_move_copies_what_was_changed_meanwhile() {
     let run = |seed, copies_changes| {
@@ -145,7 +145,7 @@ fn a_move_copies_what_was_changed_meanwhile() {
     );
 }
 
-/// A file is cut below what was copied of it, and grows again behind a look at what was changed.
+/// A file is cut below the copied part, and grows again after the home has checked for changes.
 #[test]
 fn a_move_remembers_changes_beyond_the_end_of_the_file() {
     let run = |seed, keeps| {
@@ -160,7 +160,7 @@ fn a_move_remembers_changes_beyond_the_end_of_the_file() {
     assert!(["P3", "P7", "P9"].contains(&broken.invariant), "{broken}");
 }
 
-/// A server crashes behind each event of a run, one after the other.
+/// A server crashes after each event of a run, in one run for each event.
 #[test]
 fn a_crash_at_any_step_breaks_nothing() {
     for seed in 0..2 {

@@ -1,4 +1,4 @@
-//! Keys of handles that change, played step by step (rule 3 of `docs/design/striping.md`).
+//! Changes of handle keys, scripted step by step (rule 3 of `docs/design/striping.md`).
 
 use crate::played::{OTHER, WRITER, keeps, needed, written};
 use pool::home::Request;
@@ -13,8 +13,8 @@ fn second(stage: &mut Stage) {
     stage.lease();
 }
 
-/// A client keeps the handle of a file that is removed, and uses it when the key that sealed it is the one before. Nothing but the tombstone
-/// says at the data server that there was such a file.
+/// A client keeps the handle of a removed file, and uses it when the key that sealed it is the previous one. Only the tombstone
+/// shows the data server that the file existed.
 #[test]
 fn a_handle_of_a_previous_key_makes_no_contents_of_a_removed_file() {
     let play = |rules| {
@@ -31,7 +31,7 @@ fn a_handle_of_a_previous_key_makes_no_contents_of_a_removed_file() {
         stage.lease();
         stage.io(&kept, CellIo::WriteStable(0, 2));
         keeps("P3", stage.value(0).is_none())?;
-        // The key goes before the tombstone does.
+        // The key stops counting before the tombstone is removed.
         while stage.tombstones() > 0 {
             second(&mut stage);
         }
@@ -41,7 +41,7 @@ fn a_handle_of_a_previous_key_makes_no_contents_of_a_removed_file() {
     needed(|rules| rules.tombstones_outlive_keys = false, "P3", play);
 }
 
-/// A client does not give its layout back. It is fenced as long as its key counts: nobody holds a layout with which nothing can be done.
+/// A client does not return its layout. It is fenced while its key counts: no client holds a layout that gives no right.
 #[test]
 fn a_layout_ends_before_its_key_does() {
     let (mut stage, _) = written(Rules::ALL);
@@ -59,13 +59,13 @@ fn a_layout_ends_before_its_key_does() {
     assert_eq!(stage.io(&renewed, CellIo::Read(0)), Some(Some(1)));
 }
 
-/// A client gives its layout for reading back when it is asked, and nothing is fenced for that.
+/// A client returns its layout for reading when it is asked, and nothing is fenced.
 #[test]
 fn a_layout_that_is_given_back_needs_no_fence() {
     let (mut stage, _) = written(Rules::ALL);
     let held = stage.layout(OTHER, Access::Read);
     stage.pass_keys(1);
-    // It is asked for from half of the life on, and may be kept for two seconds.
+    // It is recalled from half of the key's life on, and may be kept for two seconds.
     stage.pass(KEY_LIFE / 2);
     let returned = stage.request(Request::Return(OTHER));
     assert!(stage.outcome(returned).is_some());
@@ -75,7 +75,7 @@ fn a_layout_that_is_given_back_needs_no_fence() {
     assert_eq!(stage.io(&held, CellIo::Read(0)), None, "its key is gone");
 }
 
-/// A data server that is started anew hears of both keys that count.
+/// A restarted data server gets both keys that count.
 #[test]
 fn the_key_before_still_counts_at_a_data_server_that_was_started_anew() {
     let (mut stage, _) = written(Rules::ALL);
@@ -86,7 +86,7 @@ fn the_key_before_still_counts_at_a_data_server_that_was_started_anew() {
     assert_eq!(stage.io(&handle, CellIo::Read(0)), Some(Some(1)));
 }
 
-/// A handle is of use from the moment in which it is given, also while the key changes.
+/// A handle is valid from the moment in which it is given, also while the key changes.
 #[test]
 fn no_handle_is_sealed_with_a_key_that_a_data_server_with_a_lease_does_not_know() {
     let (mut stage, _) = written(Rules::ALL);

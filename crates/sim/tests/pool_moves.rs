@@ -1,4 +1,4 @@
-//! A file is moved onto the same data server, step by step: each rule of moves is needed, and whatever comes between leaves one of both
+//! A file is moved onto the same data server, step by step. Each rule of moves is needed, and every interruption leaves exactly one of both
 //! contents.
 
 use crate::played::{OTHER, WRITER, keeps, needed, written};
@@ -8,14 +8,14 @@ use sim::pool::{CellIo, Stage};
 
 const CELL: u64 = StripeUnit::MIN.bytes();
 
-/// Does something that the home decides, and lets everything get through.
+/// Sends the home a request, and lets all messages arrive.
 fn done(stage: &mut Stage, request: Request) -> Option<Outcome> {
     let operation = stage.request(request);
     stage.exchange();
     stage.outcome(operation).cloned()
 }
 
-/// The move is noted, and cells are copied.
+/// Records the move, and copies cells.
 fn copied(stage: &mut Stage, cells: &[(u64, u64)]) -> FileRow {
     let (noted, to) = stage.move_file();
     assert_eq!(stage.outcome(noted), Some(&Outcome::Done));
@@ -30,7 +30,7 @@ fn copied(stage: &mut Stage, cells: &[(u64, u64)]) -> FileRow {
     to
 }
 
-/// The rest of a move to which nothing more is to be copied. The message that removes the old contents is still on its way.
+/// The rest of a move with nothing left to copy. The message that removes the old contents is still on its way.
 fn switched(stage: &mut Stage, size: u64) {
     assert_eq!(done(stage, Request::Seal), Some(Outcome::Done));
     let switch = stage.request(Request::Switch(size));
@@ -60,7 +60,7 @@ fn a_file_is_moved_and_nothing_is_left_where_it_was() {
     assert_eq!((stage.contents_kept(), stage.value(0)), (1, Some(1)));
 }
 
-/// A client is given a layout for writing while the file is copied, and what it writes is in the copy no more.
+/// A client gets a layout for writing while the file is copied, and the copy lacks its later writes.
 #[test]
 fn while_a_file_is_moved_nobody_writes_past_the_home() {
     let play = |rules| {
@@ -90,7 +90,7 @@ fn while_a_file_is_moved_nobody_writes_past_the_home() {
     needed(|rules| rules.moves_end_writing = false, "P3", play);
 }
 
-/// The home dies while it copies, and nobody ever moves the file again.
+/// The home crashes while it copies, and the file is never moved again.
 #[test]
 fn what_was_copied_before_a_restart_goes() {
     let play = |rules| {
@@ -107,7 +107,7 @@ fn what_was_copied_before_a_restart_goes() {
     needed(|rules| rules.moves_noted_first = false, "P3", play);
 }
 
-/// The message that removes the old contents is late. Meanwhile somebody writes to the new ones, and then a reader goes on with its layout.
+/// The message that removes the old contents is late. Meanwhile a client writes to the new ones, and then a reader continues with its layout.
 #[test]
 fn nobody_reads_the_old_contents_once_the_new_ones_count() {
     let play = |rules| {
@@ -145,7 +145,7 @@ fn new_contents_end_where_the_file_does() {
     needed(|rules| rules.new_contents_cut = false, "P1", play);
 }
 
-/// The data server is cut off as the new contents are to be cut.
+/// The data server is cut off when the new contents have to be cut.
 #[test]
 fn a_file_stays_where_it_is_when_its_new_data_server_does_not_answer() {
     let (mut stage, _) = written(Rules::ALL);

@@ -1,5 +1,5 @@
-//! Executions of a pool that no random run hits, played step by step: each breaks an invariant of `docs/design/striping.md` with a rule
-//! switched off, and keeps all with every rule in force.
+//! Executions of a pool that no random run reaches, scripted step by step: each breaks an invariant of `docs/design/striping.md` with a rule
+//! switched off, and keeps all invariants with every rule in force.
 
 use crate::played::{Broken, OTHER, WRITER, keeps, needed, written};
 use pool::home::{Outcome, Request};
@@ -7,13 +7,13 @@ use pool::{Access, Act, Rules, StripeUnit, ToDataServer};
 use sim::pool::{CellIo, Stage};
 use std::time::Duration;
 
-/// Longer than any lease, and than Linux waits for a data server in the simulation.
+/// Longer than any lease, and longer than Linux waits for a data server in the simulation.
 const STALL: Duration = Duration::from_secs(9);
 
-/// How long a home waits for layouts that it has asked for.
+/// How long a home waits for recalled layouts.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A read stands still between I/O and answer while the file is cut. A program that opens the file behind the cut on the reader's machine finds
+/// A read stands still between I/O and answer while the file is cut. A program on the reader's machine opens the file after the cut, finds
 /// the page being read, and waits for that answer.
 #[test]
 fn no_answer_leaves_under_a_lease_that_has_run_out() {
@@ -29,7 +29,7 @@ fn no_answer_leaves_under_a_lease_that_has_run_out() {
     needed(|rules| rules.lease_checked_before_reply = false, "P9", play);
 }
 
-/// A write hangs at the disk while the data server stands still. Its client gives it up, repeats it, and writes the next.
+/// A write hangs at the disk while the data server stands still. Its client gives it up, repeats it, and then sends the next write.
 #[test]
 fn a_write_from_before_a_gap_overtakes_nothing() {
     let play = |rules| {
@@ -55,8 +55,8 @@ fn a_write_from_before_a_gap_overtakes_nothing() {
     needed(|rules| rules.gap_waits = false, "P9", play);
 }
 
-/// A data server stands still with a write unread in a connection. Its client gives the write up, repeats it over another connection, and writes
-/// the next, before the data server reads what lies in the first, which it has not closed yet.
+/// A data server stands still with an unread write in a connection. Its client gives the write up, repeats it over another connection, and then
+/// sends the next write. Only then does the data server read from the first connection, which it has not closed yet.
 #[test]
 fn a_request_from_before_a_gap_is_not_admitted_behind_it() {
     let play = |rules| {
@@ -77,7 +77,7 @@ fn a_request_from_before_a_gap_is_not_admitted_behind_it() {
     needed(|rules| rules.gap_drops_requests = false, "P9", play);
 }
 
-/// A data server that is cut off from its home still has a lease that the home has forgotten when it removes the file.
+/// A data server without connection to its home still has a lease that the home has forgotten when it removes the file.
 #[test]
 fn a_restarted_home_counts_with_leases_that_it_has_forgotten() {
     let play = |rules| {
@@ -96,7 +96,7 @@ fn a_restarted_home_counts_with_leases_that_it_has_forgotten() {
     );
 }
 
-/// The file is cut while the data server is away. When it is back, the connection breaks behind the intent, which is lost.
+/// The file is cut while the data server is away. When it is back, the connection breaks, and the intent is lost.
 #[test]
 fn a_lease_does_not_overtake_an_intent_that_is_lost() {
     let play = |rules| {
@@ -112,7 +112,7 @@ fn a_lease_does_not_overtake_an_intent_that_is_lost() {
         assert!(matches!(lost, Some(ToDataServer::Take(..))), "{lost:?}");
         stage.exchange();
         let told = stage.io(&reader, CellIo::Read(0));
-        // The next question brings the intent again, and the one behind it a lease.
+        // The next lease request brings the intent again, and the one after it brings a lease.
         stage.lease();
         stage.lease();
         let reader = stage.layout(OTHER, Access::Read);
@@ -123,7 +123,7 @@ fn a_lease_does_not_overtake_an_intent_that_is_lost() {
     needed(|rules| rules.intents_before_lease = false, "P9", play);
 }
 
-/// The link breaks while a file is cut to nothing, and is mended when it is made longer again. The data server hears of the second intent alone.
+/// The link breaks while a file is cut to nothing, and is mended when the file is extended again. The data server receives only the second intent.
 #[test]
 fn a_later_intent_does_not_pass_for_one_that_was_lost() {
     let (mut stage, _) = written(Rules::ALL);
@@ -141,7 +141,7 @@ fn a_later_intent_does_not_pass_for_one_that_was_lost() {
     assert_eq!(stage.io(&reader, CellIo::Read(0)), Some(None), "P9");
 }
 
-/// The data server asks for a lease just as an intent is on its way, and hears of it twice: again when the home has written since.
+/// The data server asks for a lease while an intent is on its way, so it gets the intent twice: the second time after the home has written.
 #[test]
 fn an_intent_that_is_heard_twice_is_carried_out_once() {
     let play = |rules| {
@@ -152,8 +152,8 @@ fn an_intent_that_is_heard_twice_is_carried_out_once() {
         assert!(stage.server_receives_next(), "the intent");
         stage.home_receives();
         assert_eq!(stage.outcome(cut), Some(&Outcome::Done));
-        // Before a client is given a layout, the data server is asked, and that question is behind
-        // the intent.
+        // Before a client gets a layout, the home asks the data server for a report. That request comes
+        // after the intent.
         let handle = stage.own_handle();
         let write = CellIo::WriteStable(0, 2);
         assert_eq!(stage.io(&handle, write), Some(Some(2)));
@@ -163,8 +163,8 @@ fn an_intent_that_is_heard_twice_is_carried_out_once() {
     needed(|rules| rules.intents_once = false, "P3", play);
 }
 
-/// A home is started anew at once, with the key that it had. The client that had the file has lost
-/// it, and another one is given it.
+/// A home is restarted at once, with the same key. The client that had the file has lost
+/// it, and another client gets it.
 #[test]
 fn a_handle_of_a_previous_run_of_the_home_writes_nothing() {
     let play = |rules| {
@@ -197,7 +197,7 @@ fn a_handle_of_a_removed_file_makes_no_contents() {
     needed(|rules| rules.tombstones = false, "P3", play);
 }
 
-/// A data server loses an unstable write that a reader has seen, and then carries out as many writes as before.
+/// A data server loses an unstable write that a reader has seen, and then carries out the same number of writes again.
 #[test]
 fn a_restart_of_a_data_server_changes_what_may_have_been_lost() {
     let play = |rules| {
@@ -222,8 +222,8 @@ fn a_restart_of_a_data_server_changes_what_may_have_been_lost() {
     needed(|rules| rules.restart_counts_as_write = false, "P7", play);
 }
 
-/// A client reads under a layout for reading. The data server stands still with requests of it in its queue, some of them sent when the
-/// file had been cut or removed already. Then it works them off, before and under its next lease.
+/// A client reads under a layout for reading. The data server stands still with requests of it in its queue, some sent after the
+/// file was cut or removed. Then it handles them, before and under its next lease.
 fn queued_across(act: Act, rules: Rules) -> Result<(), Broken> {
     let (mut stage, _) = written(rules);
     let reader = stage.layout(OTHER, Access::Read);
@@ -236,13 +236,13 @@ fn queued_across(act: Act, rules: Rules) -> Result<(), Broken> {
         Act::Remove => ("P2", "P2"),
         _ => ("P9", "P5"),
     };
-    // It goes on: a request of the queue comes first, the next when the intent was carried out, and others under a lease.
+    // It continues: one request of the queue comes first, the next after the intent was carried out, and others under a lease.
     keeps(late, serve(&mut stage).is_none())?;
     stage.lease();
     keeps(late, serve(&mut stage).is_none())?;
     stage.lease();
     assert_ne!(stage.connection(), queue, "what lay there is dropped");
-    // The client sends its request once more, over a connection of now.
+    // The client repeats its request, over a new connection.
     keeps(replayed, serve(&mut stage).is_none())?;
     if act != Act::Remove {
         let reader = stage.layout(OTHER, Access::Read);
@@ -265,8 +265,8 @@ fn reads_queued_across_a_removal_are_not_served() {
     needed(|rules| rules.tombstones = false, "P2", play);
 }
 
-/// A write is held up on its way to the data server, which serves all the time. Its client gives the data server up, which the home takes for
-/// a loss of the layout, and goes on with a new one.
+/// A write is delayed on its way to the data server, which serves all the time. Its client gives the data server up. The home takes this for
+/// a loss of the layout. The client continues with a new one.
 #[test]
 fn a_write_that_is_delivered_late_overtakes_nothing() {
     let play = |rules| {
@@ -312,7 +312,7 @@ fn no_rule_is_left_out() {
     }
 }
 
-/// A member of a set is about to acknowledge that another one may change the file. One of two readers is being fenced at that moment, and the data
+/// A member of a set is about to acknowledge that another member may change the file. At that moment one of two readers is being fenced, and the data
 /// server stands still.
 #[test]
 fn a_layout_counts_until_its_fence_is_done() {

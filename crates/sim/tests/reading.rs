@@ -1,4 +1,4 @@
-//! Clients that read and keep entries under the change attribute of their directory, beside others that change it.
+//! Clients that read and cache entries under the change attribute of their directory, while others change it.
 
 use crate::stage::*;
 use control::ReplicaSlot;
@@ -6,8 +6,8 @@ use sim::{Intent, Lane, Plan, Random, Violation, World};
 use std::time::Duration;
 use vfs::ObjectId;
 
-/// A controls D and gives the name 100 to something new, which C has not heard of yet. A client of C sees the new change
-/// attribute at A, and looks the name up.
+/// A controls D and gives the name 100 to a new object, which C does not know yet. A client of C sees the new change
+/// attribute at A, and looks up the name.
 fn play_20(same_copy: bool) -> Result<World, Violation> {
     let mut world = set_the_stage(3, shallow_only(), all_rules);
     world.model.entries_from_copy_of_attributes = same_copy;
@@ -40,7 +40,7 @@ fn counterexample_20_entries_come_from_the_same_copy_as_the_change_attribute() {
     );
 }
 
-/// A random run in which a client at every replica looks random names up.
+/// A random run in which a client at every replica looks up random names.
 fn run_with_readers(seed: u64, same_copy: bool) -> Result<(), Violation> {
     let plan = Plan::draw(seed);
     let mut world = World::new(&plan);

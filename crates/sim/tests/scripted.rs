@@ -15,7 +15,7 @@ fn create(parent: u64, name: u64, directory: bool) -> Intent {
     }
 }
 
-/// Has A make a directory, and waits for it until that moment.
+/// Lets A make a directory, and waits for it until that moment.
 fn make(world: &mut World, parent: ObjectId, name: u64, until: u64) -> Result<ObjectId, Violation> {
     let directory = Intent::Create {
         parent,
@@ -52,7 +52,7 @@ fn play_5(switch: Switch) -> Result<(), Violation> {
 fn counterexample_5_two_moves_make_no_cycle() {
     play_5(all_rules).unwrap();
     let broken = play_5(|rules| rules.moved_directory_explicit = false).unwrap_err();
-    // Nobody can count what lies below a directory that lies below itself.
+    // What lies below a directory that lies below itself cannot be counted.
     assert_eq!(broken.invariant, "I6", "{broken}");
 }
 
@@ -76,7 +76,7 @@ fn counterexample_6_a_directory_is_not_removed_under_its_parent_alone() {
     assert!(broken.invariant.starts_with("I4"), "{broken}");
 }
 
-/// A creates f in D; C has acknowledged f's own control, but neither D's nor has it the entry.
+/// A creates f in D. C has acknowledged f's own control, but has neither D's control nor the entry.
 fn play_19(switch: Switch) -> Result<(), Violation> {
     let mut world = set_the_stage(3, Default::default(), switch);
     world.links.reordering = true;
@@ -99,7 +99,7 @@ fn counterexample_19_a_closed_file_can_be_found_by_name() {
     assert_eq!(broken.invariant, "I3", "{broken}");
 }
 
-/// The same one level deeper: C does not have the directory either that A makes f in, and looks for that by name, too.
+/// The same one level deeper: C does not have f's directory either. It is looked up by name, too.
 fn play_19_in_a_new_directory(switch: Switch) -> Result<(), Violation> {
     let mut world = set_the_stage(3, Default::default(), switch);
     world.links.reordering = true;
@@ -134,7 +134,7 @@ fn a_closed_file_in_a_directory_just_made_can_be_found_by_name() {
     assert_eq!(broken.invariant, "I3", "{broken}");
 }
 
-/// A creates directory x under shallow control of E. B has it at once and creates x/y; C hears of y first.
+/// A creates directory x under shallow control of E. B has it at once and creates x/y; C learns of y first.
 fn play_27(switch: Switch) -> Result<(), Violation> {
     let mut world = set_the_stage(3, shallow_only(), switch);
     slow(&mut world, 1, 3, Lane::Stream, ms(3000));
@@ -184,7 +184,7 @@ fn counterexample_23_steady_updates_do_not_postpone_a_revoke() {
     assert!(slower_than(&world, ms(2000)).contains(&link));
 }
 
-/// Three at equal distances want one directory. Returns who has been served after a while.
+/// Three at equal distances want one directory. Returns the number of those served after a while.
 fn play_29(switch: Switch, until: u64) -> usize {
     let mut settings = shallow_only();
     settings.directory_contention = Contention::Wait;
@@ -213,8 +213,8 @@ fn counterexample_29_three_competitors_at_equal_distances() {
     assert!(play_29(|rules| rules.acceptor_queue = false, 1000) < 3);
 }
 
-/// A holds deep D, known everywhere, and moves a file from E into D. C has not heard of the move; to C
-/// the file is still in E, which nobody controls as far as C knows. A writes and closes the file.
+/// A holds deep D, known everywhere, and moves a file from E into D. C does not know of the move; for C
+/// the file is still in E, without control. A writes and closes the file.
 fn play_moved_into_deep_control(switch: Switch) -> Result<(), Violation> {
     let mut world = set_the_stage(3, Default::default(), switch);
     world.submit(ms(0), slot(1), create(D, 100, false));

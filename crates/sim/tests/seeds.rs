@@ -1,5 +1,5 @@
 //! Random runs, every invariant after every step. A failing run is reduced and printed as a scenario;
-//! `SIM_SEED` runs a seed or a scenario again with a trace, `SIM_SEEDS` sets how many are run.
+//! `SIM_SEED` runs a seed or a scenario again with a trace, `SIM_SEEDS` sets the number of runs.
 
 use crate::harness::number;
 use sim::Scenario;
@@ -25,12 +25,12 @@ const FAILED_ONCE: [u64; 13] = [
     117_655_836_007_028,
 ];
 
-/// Refusals of a replica that was started anew; a newcomer that was never told of an end; what waited of a stream
-/// that was settled; a copy that was lost with a crash; a copy that undid a settlement; a newcomer that had not heard of a
-/// move; competitors of own proposals after a start; a previous proposal that ended what others had won; an end that
+/// Refusals of a restarted replica; a newcomer that was never told of an end; waiting updates of a stream
+/// that was settled; a copy that was lost with a crash; a copy that undid a settlement; a newcomer that did not know of a
+/// move; competitors of own proposals after a start; an old proposal that ended what others had won; an end that
 /// a newcomer was not told; an acknowledgement that was taken back within a view; a copy that a crash could still take;
-/// a survivor that applied more of a lost stream than was kept; a server that asked ever more often. (Seed 411 was another: a control that
-/// only its holder, started anew, still knew.)
+/// a survivor that applied more of a lost stream than was kept; a server that asked at growing frequency. (Seed 411 was another: a control
+/// that only its restarted holder still knew.)
 const FAILED_ONCE_FAILING: [u64; 15] = [
     7_024_578,
     9_030_367,
@@ -49,9 +49,9 @@ const FAILED_ONCE_FAILING: [u64; 15] = [
     24_105,
 ];
 
-/// Reduced ones: a copy that was given up with what others had answered because it was there; contents of one that was given up which
-/// were taken in afterwards; a proposal behind one that had ended while its holder was outside the view; one of a replica that was given up; contents that waited for
-/// a full disk while their maker was given up; controls that were granted anew after they had ended.
+/// Reduced ones: a copy that was given up together with answers that others based on it; contents of a given-up replica that
+/// were accepted afterwards; a proposal after one that had ended while its holder was outside the view; a proposal of a given-up replica; contents that
+/// waited for a full disk while their maker was given up; controls that were granted again after they had ended.
 const SCENARIOS_FAILED_ONCE: [&str; 8] = [
     "m117690905855838.3.102a38204000000",
     "m117690905814411.3.bf305c400d000",
@@ -63,7 +63,7 @@ const SCENARIOS_FAILED_ONCE: [&str; 8] = [
     "m117692915909664.3.7c34004000000",
 ];
 
-/// From here on half of the seeds have writes that take their time.
+/// From here on half of the seeds have writes that take time.
 const SLOW_WRITES_FROM: u64 = 1_000_000;
 
 fn repeat(scenario: Scenario) {
@@ -81,7 +81,7 @@ fn random_runs_keep_every_invariant() {
         repeat(scenario.parse().expect("SIM_SEED is a seed or a scenario"));
         return;
     }
-    let count = number("SIM_SEEDS").unwrap_or(2000);
+    let count = number("SIM_SEEDS").unwrap_or(1000);
     let half = count / 2;
     let seeds = (0..half).chain(SLOW_WRITES_FROM..SLOW_WRITES_FROM + half);
     let healthy: Vec<u64> = seeds.chain(FAILED_ONCE).collect();
@@ -99,7 +99,7 @@ fn random_runs_with_failures_keep_every_invariant() {
     if std::env::var_os("SIM_SEED").is_some() {
         return;
     }
-    let count = number("SIM_SEEDS").unwrap_or(3000);
+    let count = number("SIM_SEEDS").unwrap_or(1500);
     let first = number("SIM_FIRST").unwrap_or(0);
     let seeds = (first..first + count).chain(FAILED_ONCE_FAILING);
     check_all(seeds.map(Scenario::failing).collect());
@@ -110,7 +110,7 @@ fn random_runs_with_majority_keep_every_invariant() {
     if std::env::var_os("SIM_SEED").is_some() {
         return;
     }
-    let count = number("SIM_SEEDS").unwrap_or(2000);
+    let count = number("SIM_SEEDS").unwrap_or(1000);
     let first = number("SIM_FIRST").unwrap_or(0);
     check_all(
         (first..first + count)

@@ -1,49 +1,49 @@
-//! Sequences of losing, starting, starting anew, removing, replacing, giving up, joining and recovering, while clients of all
-//! replicas work, in sets of two, of two and a witness, and of three to five. In the end nothing waits, nothing that counts is
-//! lost, and of those who are gone nothing is left.
+//! Sequences of losing, starting, restarting, removing, replacing, giving up, joining and recovering, while clients of all
+//! replicas work, in sets of two, of two and a witness, and of three to five. At the end nothing waits, nothing that counts is
+//! lost, and nothing is left of removed replicas.
 //!
-//! Short ones are played all, as long as each test says, or `SEQUENCE_LENGTH`; of longer ones as
-//! many are played as `SEQUENCE_SEEDS` says, from `SEQUENCE_FIRST` on.
+//! All short sequences are run, with the length that each test gives, or `SEQUENCE_LENGTH`. Of longer ones,
+//! `SEQUENCE_SEEDS` are run, from `SEQUENCE_FIRST` on.
 
 use crate::harness::number;
 use crate::stage::*;
 use control::{ReplicaSlot, View};
 use sim::{Fault, Intent, Random, Violation, World};
 
-/// So long after one event the next one happens, in milliseconds: sometimes before the set has gone on.
+/// The times between two events, in milliseconds: some are too short for the set to recover.
 const PAUSES: [u64; 3] = [300, 2_000, 7_000];
 
-/// What one sequence begins with.
+/// The start of a sequence.
 #[derive(Clone, Copy, Debug)]
 struct Beginning {
-    /// How many replicas, the witness among them.
+    /// The number of replicas, including the witness.
     size: u16,
     /// The last of them is a witness.
     witness: bool,
     majority: bool,
 }
 
-/// Something that somebody does to a set, or that happens to it: faults, each with its delay after
+/// An action on a set, or an event in it: faults, each with its delay after
 /// the first in milliseconds.
 type Event = Vec<(u64, Fault)>;
 
-/// One set in which something happens.
+/// A set with its events.
 struct Run {
     world: World,
     witness: Option<u16>,
-    /// Who runs, and who does not; the last of the latter has not come yet.
+    /// The replicas that run, and those that do not; the last of the latter has not joined yet.
     up: Vec<u16>,
     down: Vec<u16>,
     newcomer: u16,
     at: u64,
     made: u64,
-    /// The set has had the time to go on after the last event.
+    /// The set had time to recover after the last event.
     rested: bool,
     played: Vec<Event>,
 }
 
 impl Run {
-    /// This many replicas, and one that comes later.
+    /// This number of replicas, and one that joins later.
     fn of(beginning: Beginning) -> Run {
         let Beginning {
             size,
@@ -74,10 +74,10 @@ impl Run {
         newest.expect("a set has replicas").clone()
     }
 
-    /// Whether enough members run, without one that is removed, that they can agree on it, and
-    /// those of them who take part have everything. Else nothing could be decided any more, not
-    /// even that; or those who have just come in would wait for what the one that is gone still
-    /// owed them, until somebody says that they are the whole set. The first replica is never
+    /// Whether a replica may be removed: the remaining running members can agree on it, and
+    /// the active ones among them have everything. Otherwise nothing could be decided any more, not
+    /// even the removal; or new members would wait for what the removed one still
+    /// owed them, until an administrator says that the rest is the whole set. The first replica is never
     /// removed.
     fn may_go(&self, raw: u16) -> bool {
         let newest = self.newest_view();
@@ -93,11 +93,11 @@ impl Run {
         raw != 1 && self.rested && enough && whole && others.iter().any(holds)
     }
 
-    /// What can happen now.
+    /// The events that can happen now.
     fn events(&self) -> Vec<Event> {
         let one = |fault: fn(ReplicaSlot) -> Fault| move |raw: &u16| vec![(0, fault(slot(*raw)))];
         let mut events: Vec<Event> = self.up.iter().map(one(Fault::Crash)).collect();
-        // Its machine goes on at once.
+        // Its machine continues at once.
         let anew = |raw: &u16| {
             vec![
                 (0, Fault::Crash(slot(*raw))),
@@ -135,7 +135,7 @@ impl Run {
 
     fn play(&mut self, event: Event, pause: u64) -> Result<(), Violation> {
         self.played.push(event.clone());
-        // Just before, so that some of it is under way; and at those who go on.
+        // Just before, so that some work is active; and at replicas that remain.
         for (raw, after) in [(1, 0), (2, 60), (3, 90)] {
             if Some(raw) == self.witness || raw > self.newcomer || self.world.is_gone(slot(raw)) {
                 continue;
@@ -159,7 +159,7 @@ impl Run {
         self.at += pause;
         self.rested = pause == PAUSES[2];
         self.world.run_until(ms(self.at))?;
-        // Who was given up with a majority never comes back.
+        // A replica that was given up with a majority never comes back.
         let world = &self.world;
         self.up.retain(|raw| !world.is_gone(slot(*raw)));
         self.down.retain(|raw| !world.is_gone(slot(*raw)));
@@ -177,7 +177,7 @@ fn move_to(from: &mut Vec<u16>, to: &mut Vec<u16>, raw: u16) {
     to.push(raw);
 }
 
-/// The next of the events that may happen, and the pause behind it.
+/// Chooses the next of the possible events, and the pause after it.
 type Choice<'a> = dyn FnMut(&[Event]) -> Option<(Event, u64)> + 'a;
 
 fn play_events(beginning: Beginning, choose: &mut Choice<'_>) {
@@ -283,7 +283,7 @@ fn longer_sequences_by_seed() {
     }
 }
 
-/// Of three the last is lost with a control, and removed; nobody has settled its loss before.
+/// The last of three is lost with a control, and removed; its loss was not settled before.
 #[test]
 fn counterexample_41_what_was_frozen_with_a_removed_replica_stands_for_ever() {
     let play = |settled: bool| {
@@ -303,7 +303,7 @@ fn counterexample_41_what_was_frozen_with_a_removed_replica_stands_for_ever() {
     assert_eq!(broken.invariant, "I8", "{broken}");
 }
 
-/// Of three the second is away, and the others are gone for ever. It lacks what they made meanwhile, and goes on alone.
+/// The second of three is away, and the others are gone for ever. It lacks what they made meanwhile, and continues alone.
 #[test]
 fn a_member_that_was_away_goes_on_alone_when_the_others_are_gone() {
     for (majority, pause) in [false, true].into_iter().zip(PAUSES.into_iter().rev()) {
@@ -329,8 +329,8 @@ fn a_member_that_was_away_goes_on_alone_when_the_others_are_gone() {
     }
 }
 
-/// A newcomer has a copy, and is away. The others give up what the first two of five, which are lost, alone had. All three are back when
-/// most of the others are away, so that nobody tells them: the newcomer gets from the first ones what was given up, and then
+/// A newcomer has a copy, and is away. The others give up what only the first two of five, which are lost, had. All three are back when
+/// most of the others are away, so that they do not learn this. The newcomer gets from the first two what was given up, and then
 /// from the others what they made since.
 fn play_54(who_has_more_follows_nobody: bool) -> Result<(), Violation> {
     let mut run = Run::of(Beginning {
@@ -360,8 +360,8 @@ fn counterexample_54_a_copy_with_more_than_was_kept_follows_nobody() {
     assert!(broken.invariant.starts_with("I4"), "{broken}");
 }
 
-/// Of five the first three have shown versions of a file of which the others have not heard, and are gone for ever. The
-/// others go on, and write the file.
+/// The first three of five have shown versions of a file that the others do not know, and are gone for ever. The
+/// others continue, and write the file.
 fn play_55(recovered_pass_versions: bool) -> Result<(), Violation> {
     let mut world = set_the_stage_for_failures(5, all_rules);
     world.model.recovered_pass_versions = recovered_pass_versions;

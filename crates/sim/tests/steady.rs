@@ -1,5 +1,5 @@
-//! Clients that change a directory one operation after the other, without a pause, while somebody else needs
-//! more than any one of them would give up at a time.
+//! Clients that change a directory in one operation after another, without a pause, while another client needs
+//! more control than they give up at a time.
 
 use crate::stage::*;
 use control::{Contention, Settings};
@@ -7,7 +7,7 @@ use sim::{Intent, Lane, World};
 use std::time::Duration;
 use vfs::ObjectId;
 
-/// A client that makes files in one directory and writes each, one after the other.
+/// A client that makes files in one directory and writes each, one after another.
 struct Writer {
     replica: u16,
     directory: ObjectId,
@@ -50,7 +50,7 @@ impl Writer {
         self.under_way = Some(world.submit(ms(1), slot(self.replica), intent));
     }
 
-    /// The file just made, unless it was written already. Elsewhere made, it may not be known here yet.
+    /// The file just made, unless it was written already. A file made at another replica may not be known here yet.
     fn next_to_write(&self, world: &mut World) -> Option<ObjectId> {
         self.under_way?;
         let name = u64::from(self.replica) * 100_000 + self.made;
@@ -66,15 +66,15 @@ fn is_done(world: &World, number: u64) -> bool {
         .is_some()
 }
 
-/// How long it takes to move X while others make files in it and below it, 120 ms away; `None`: longer than
-/// anybody should have to wait.
+/// How long it takes to move X while other clients make files in it and below it, 120 ms away; `None`: too
+/// long.
 fn move_under_writers(settings: Settings) -> Option<Duration> {
     let mut world = set_the_stage(3, settings, all_rules);
     for (one, other) in [(1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 2)] {
         for lane in [Lane::Control, Lane::Stream, Lane::Forward] {
             slow(&mut world, one, other, lane, ms(60));
         }
-        // Contents rest a while before they are sent.
+        // Contents rest for a while before they are sent.
         slow(&mut world, one, other, Lane::Data, ms(260));
     }
     let below = Intent::Create {

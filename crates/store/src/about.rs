@@ -1,6 +1,6 @@
-//! What an open store says about itself.
+//! Information about an open store.
 //!
-//! What must never enter: changes of the tree.
+//! Not part of this module: changes of the tree.
 
 use std::sync::atomic::Ordering;
 
@@ -14,33 +14,33 @@ use crate::rows::key;
 use crate::statistics::StoreStatistics;
 
 impl OpenStore {
-    /// What all copies of the tree have in common.
+    /// The identity that all copies of the tree share.
     #[must_use]
     pub fn tree(&self) -> TreeIdentity {
         self.tree
     }
 
-    /// Gives up a little of the space that is kept back on the disk of the store, for something small that lies beside it
-    /// and cannot wait until the disk is not full any more. Says whether there was any to spare: what the last removals need
-    /// stays.
+    /// Frees a little of the reserved space on the disk of the store, for something small outside the store
+    /// that cannot wait until the disk has space. Returns whether space was freed: the space for the last removals
+    /// stays reserved.
     #[must_use]
     pub fn give_space(&self) -> bool {
         self.headroom.give_space()
     }
 
-    /// The place of this copy among those of the tree.
+    /// The slot of this copy among the copies of the tree.
     #[must_use]
     pub fn slot(&self) -> ReplicaSlot {
         self.slot
     }
 
-    /// The time of day by the clock that the times of objects are taken from.
+    /// The current time of the clock that sets the times of objects.
     #[must_use]
     pub fn time_of_day(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Its metrics.
+    /// The metrics of the store.
     #[must_use]
     pub fn statistics(&self) -> StoreStatistics {
         StoreStatistics {
@@ -57,20 +57,20 @@ impl OpenStore {
         }
     }
 
-    /// Whether stable storage has failed because the disk was full: opened anew, the store may go on.
+    /// Whether stable storage has failed because the disk was full: after a restart the store may work again.
     #[must_use]
     pub fn has_lacked_space(&self) -> bool {
         self.health.has_lacked_space()
     }
 
-    /// Whether fewer files can be opened than the embedded store needs, which ends when it cannot open one, or could be a moment
-    /// ago: opened anew, the store may go on.
+    /// Whether fewer descriptors are available, or were recently, than the embedded store needs; it ends when it cannot open a
+    /// file. After a restart the store may work again.
     #[must_use]
     pub fn has_lacked_descriptors(&self) -> bool {
         self.metadata.has_lacked_descriptors()
     }
 
-    /// Update records from a position on, at most `count`. There are some for changes to which
+    /// At most `count` update records, starting at a position. They exist for changes to which
     /// a [`crate::CommitHook`] gave a note.
     ///
     /// # Errors

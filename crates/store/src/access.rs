@@ -1,4 +1,4 @@
-//! Whether somebody may touch a file's data: permission bits, then what other opens deny.
+//! Whether a caller may access a file's data: permission bits first, then the denials of other opens.
 
 use vfs::permission::{EXECUTE, READ, WRITE, granted};
 use vfs::{Credentials, Error, ObjectId, OwnedAccessCheck, Result};
@@ -6,7 +6,7 @@ use vfs::{Credentials, Error, ObjectId, OwnedAccessCheck, Result};
 use crate::open_store::OpenStore;
 use crate::rows::ObjectRow;
 
-/// Whether `who` may read the data of a file. A program that may only be executed can be read as well,
+/// Whether `who` may read the data of a file. A file with only execute permission can be read as well,
 /// because a client has to page it in; the client's own kernel keeps its users from reading it.
 pub(crate) fn may_read(who: &Credentials, id: ObjectId, file: &ObjectRow) -> bool {
     granted(who, &file.attributes(id)) & (READ | EXECUTE) != 0
@@ -18,7 +18,7 @@ pub(crate) fn may_write(who: &Credentials, id: ObjectId, file: &ObjectRow) -> bo
 }
 
 impl OpenStore {
-    /// Refuses a read that neither an open nor the permissions and the other opens allow.
+    /// Refuses a read unless an open, or the permissions and the other opens, allow it.
     pub(crate) fn check_read(
         &self,
         access: &OwnedAccessCheck,
@@ -29,7 +29,7 @@ impl OpenStore {
         check(access, row, may, || self.shares().denies_read(id))
     }
 
-    /// Refuses a write that neither an open nor the permissions and the other opens allow.
+    /// Refuses a write unless an open, or the permissions and the other opens, allow it.
     pub(crate) fn check_write(
         &self,
         access: &OwnedAccessCheck,

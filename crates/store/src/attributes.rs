@@ -17,11 +17,11 @@ use crate::requests::Begun;
 use crate::rows::{Content, Effect, ObjectRow, key};
 use crate::space::Demand;
 
-/// How old a time of last read may become while an object is read all the time, as with `relatime`.
+/// The maximum age of an access time while an object is read all the time, as with `relatime`.
 const ACCESS_AGE_SECONDS: i64 = 24 * 60 * 60;
 
 impl OpenStore {
-    /// An object's row as of now, or [`Error::Stale`].
+    /// The current row of an object, or [`Error::Stale`].
     pub(crate) fn object(&self, id: ObjectId) -> Result<ObjectRow> {
         self.health.check()?;
         let row = self
@@ -77,7 +77,7 @@ impl OpenStore {
         check_times(set)?;
         let is_symlink = matches!(mutation.object(id)?.content, Content::Symlink(_));
         if is_symlink && set.mode.is_some() {
-            // Linux gives symbolic links no mode of their own.
+            // On Linux symbolic links have no mode of their own.
             return Err(Error::NotSupported);
         }
         let before = mutation.object(id)?.clone();
@@ -95,14 +95,14 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Notes that an object was read, if the last note is old or the object has changed since. No new
-    /// version, no waiting: when somebody else is changing rows, the next read notes it.
+    /// Updates the access time of an object, if it is old or the object has changed since. Makes no new
+    /// version and does not wait: if another task is changing rows, the next read does this.
     pub(crate) fn note_access(&self, id: ObjectId, row: &ObjectRow) -> Result<()> {
         let now = self.clock.now();
         if !access_is_due(row, now) {
             return Ok(());
         }
-        // On a full disk the time of a read is worth less than a removal.
+        // On a full disk an access time matters less than a removal.
         let Ok(_admission) = self.admit(Demand::Change) else {
             return Ok(());
         };
@@ -133,7 +133,7 @@ pub(crate) fn chosen_time(set: Option<SetTime>, now: Timestamp, old: Timestamp) 
     }
 }
 
-/// Times that cannot be stored and read again are refused here.
+/// Refuses times that cannot be stored and read again.
 pub(crate) fn check_times(set: &SetAttributes) -> Result<()> {
     let given = |time: Option<SetTime>| match time {
         Some(SetTime::To(time)) => Some(time),

@@ -1,22 +1,22 @@
-//! Where times come from, so that tests decide what time it is, and how the times of objects keep their order.
+//! The clock, which tests can replace, and the rule that keeps the times of objects in order.
 //!
-//! The clocks of servers differ, and one clock may be set back. What a server sets by itself is nevertheless later than
-//! what any server set before, as far as this copy knows: later than the last change of the object, and later than every
-//! change of another replica that was applied here. A clock that is wrong by more than [`FOLLOWED_AHEAD_SECONDS`] is not
-//! followed, because times would stay wrong for as long.
+//! The clocks of servers differ, and a clock may be set back. Still, a time that a server sets by itself is later than
+//! any time set before, as far as this copy knows: later than the last change of the object, and later than every
+//! change of another replica that was applied here. Times ahead of the local clock by more than [`FOLLOWED_AHEAD_SECONDS`] are not
+//! followed, because times would stay wrong for that long.
 //!
-//! Only what is written into objects asks this clock. How long to wait for something is measured
-//! with the monotonic clock of the process and never enters here.
+//! This clock is used only for times that are written into objects. Durations are measured
+//! with the monotonic clock of the process instead.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use vfs::Timestamp;
 
-/// A time that a server sets runs ahead of its own clock by at most this many seconds. What stands further ahead is taken
-/// for a mistake and not followed: times then go back to the own clock.
+/// A time that a server sets is ahead of its own clock by at most this many seconds. A time further ahead is treated
+/// as a mistake and not followed: times then go back to the local clock.
 pub(crate) const FOLLOWED_AHEAD_SECONDS: i64 = 24 * 60 * 60;
 
-/// The time of a change: what the clock says, or a tick later than what stands there already.
+/// The time of a change: the clock's time, or a tick after the current value if that is later.
 pub(crate) fn later_than(stands: Timestamp, clock: Timestamp) -> Timestamp {
     let ahead = stands.seconds.saturating_sub(clock.seconds);
     if stands < clock || ahead > FOLLOWED_AHEAD_SECONDS {
@@ -46,7 +46,7 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        // A machine set to before 1970 is wrong anyway; its objects then carry 1970.
+        // The clock of a machine before 1970 is wrong anyway; its objects get 1970.
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();

@@ -1,29 +1,29 @@
-//! The hook that is asked before a change is committed, and how a change looks to it.
+//! The hook that is called before a change is committed, and the description of a change for it.
 //!
-//! With replicas not every change may be made at once: somebody has to know that this copy may make it,
-//! and what it was made under. The store asks just before it commits a change that other replicas
-//! keep too, and the answer goes into the record of the change. Each operation brings a hook of its own, which may
-//! know on whose behalf the operation is made. What the answer depends on must never enter here.
+//! With replicas not every change may be made at once: the caller has to know that this copy may make it,
+//! and under which conditions it was made. The store calls the hook just before it commits a change that is
+//! replicated, and the record of the change contains the hook's note. Each operation has its own hook, which may
+//! know for which client the operation is made. Not part of this module: how the hook decides.
 
 use vfs::{ObjectId, Result};
 
-/// What kind of thing an object is to those who decide about changes.
+/// The kind of an object, as needed for decisions about changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TouchedKind {
     /// A directory.
     Directory,
-    /// Anything else that has one name, or none yet.
+    /// Any other object that has one name, or none yet.
     File,
-    /// Anything else that had several names before the change.
+    /// Any other object that had several names before the change.
     LinkedFile,
 }
 
 /// An object that a change touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Touched {
-    /// Which object.
+    /// The object.
     pub id: ObjectId,
-    /// What it was before the change.
+    /// Its kind before the change.
     pub kind: TouchedKind,
 }
 
@@ -41,11 +41,11 @@ pub enum Change {
         /// The object; never a [`TouchedKind::LinkedFile`].
         made: Touched,
     },
-    /// A name goes, and with the last one the object.
+    /// A name is removed, and with the last name the object.
     Remove {
         /// The directory that loses the name.
         parent: ObjectId,
-        /// What the name led to.
+        /// The object that the name led to.
         removed: Touched,
     },
     /// An object gets one more name.
@@ -59,41 +59,41 @@ pub enum Change {
     Rename {
         /// The directory that loses the name.
         from: ObjectId,
-        /// The directory that gets it; may be the same.
+        /// The directory that gets the name; may be the same.
         to: ObjectId,
-        /// What the name leads to.
+        /// The object that the name leads to.
         moved: Touched,
-        /// What the new name led to before.
+        /// The object that the new name led to before.
         replaced: Option<Touched>,
     },
 }
 
-/// Decides about the changes of one operation that replicas keep too, see the module. The operation brings it: see
+/// Decides about the replicated changes of one operation, see the module. The operation supplies it: see
 /// [`crate::Store::with_hook`].
 pub trait CommitHook: Send + Sync + 'static {
-    /// Called before the operation touches the data of a file; one without a name is known nowhere else. From here on the
-    /// operation runs to its end, and [`CommitHook::after_data`] is called then, even if the caller has gone away meanwhile.
-    /// It must not wait.
+    /// Called before the operation changes the data of a file; a file without a name exists only here. From here on the
+    /// operation runs to its end, and then calls [`CommitHook::after_data`], even if the caller has gone away meanwhile.
+    /// This function must not wait.
     ///
     /// # Errors
-    /// Any error abandons the operation, and is what it returns.
+    /// Any error aborts the operation, which returns it.
     fn before_data(&self, _file: Touched, _has_name: bool) -> Result<()> {
         Ok(())
     }
 
-    /// What [`CommitHook::before_data`] had nothing against is over. Data may have changed, even if it failed.
+    /// The operation that [`CommitHook::before_data`] allowed has ended. Data may have changed, even if it failed.
     fn after_data(&self, _succeeded: bool) {}
 
     /// Called with the writer's lock of the store held, just before a change is committed. It must not
-    /// wait, and of the store it may only read.
+    /// wait, and must not change the store.
     ///
     /// `commit(Some(note))` commits the change with an update record that carries the note, and returns
-    /// the position of that record; `commit(None)` commits it without a record and returns 0. It is
-    /// called once at most.
+    /// the position of that record; `commit(None)` commits it without a record and returns 0. Call it
+    /// at most once.
     ///
     /// # Errors
-    /// Any error abandons the change, as if it had never been tried, and is what the operation returns. Once the change has been
-    /// committed, errors come too late.
+    /// Any error aborts the change, as if it had never been tried, and the operation returns it. After the change was
+    /// committed, an error has no effect.
     fn before_commit(
         &self,
         change: &Change,

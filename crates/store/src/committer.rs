@@ -1,14 +1,14 @@
-//! Group commit: many operations wait for one trip to the disk.
+//! Group commit: many operations share one flush.
 //!
-//! A batch of rows gets a [`Ticket`] when it is committed in memory. One thread makes all tickets given
-//! out so far stable with a single call and then wakes everyone whose ticket is covered; what
-//! arrives meanwhile is the next group. The same thread keeps the embedded store's memory bounded.
+//! A batch of rows gets a [`Ticket`] when it is committed in memory. One thread makes all tickets issued
+//! so far stable with a single flush, and then wakes every task whose ticket is covered; tickets that
+//! arrive meanwhile form the next group. The same thread keeps the embedded store's memory bounded.
 //!
-//! An operation that is alone makes its ticket stable itself ([`Commits::lead`]): there is nobody to share a trip with, and
-//! two changes of thread would cost as much time as a quick disk. While others wait, the thread serves all of them.
+//! An operation that is alone makes its ticket stable itself ([`Commits::lead`]): no other operation could share its flush, and
+//! two thread switches would take as long as a fast disk. While other operations wait, the thread serves all of them.
 //!
-//! Also here: what happens when stable storage fails. The store then fails every later operation
-//! ([`Health`]), because nobody can tell any more what the disk holds.
+//! This module also handles failures of stable storage. The store then fails every later operation
+//! ([`Health`]), because the content of the disk is no longer known.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,18 +17,18 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-/// The place of a batch in the order in which batches were committed; 0 is before all of them.
+/// The position of a batch in the order of commits; 0 is before all batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub(crate) u64);
 
-/// How long a batch stays without stable storage when nobody asks for it.
+/// The longest time that a batch stays unstable if no task requests a flush.
 pub(crate) const LAZY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A trip to the disk that an operation makes itself must not take longer, as far as the last one tells: what else came
-/// over its connection waits as long.
+/// An operation may flush by itself only if the last flush was faster than this: other requests on its connection
+/// wait as long.
 const QUICK: Duration = Duration::from_millis(1);
 
-/// Whether the storage below still does what it should.
+/// Whether stable storage still works.
 #[derive(Debug, Default)]
 pub(crate) struct Health(OnceLock<String>);
 
@@ -41,7 +41,7 @@ impl Health {
         )
     }
 
-    /// Ends all work: the reason is logged once, with what to do, and given to every later operation.
+    /// Ends all work: the reason is logged once, together with the remedy, and every later operation gets it.
     pub(crate) fn end(&self, reason: &str, remedy: &str) -> vfs::Error {
         if self.0.set(reason.to_owned()).is_ok() {
             tracing::error!("the store stops serving, because {reason}. {remedy}");
@@ -49,7 +49,7 @@ impl Health {
         vfs::Error::Io(reason.to_owned())
     }
 
-    /// Ends all work because the store was closed, which is nothing to complain about.
+    /// Ends all work because the store was closed; this is not logged as an error.
     pub(crate) fn close(&self) {
         self.0.get_or_init(|| "it was closed".into());
     }
@@ -61,7 +61,7 @@ impl Health {
         }
     }
 
-    /// Whether it failed because a disk was full. The embedded store tells of that in the system's words only.
+    /// Whether it failed because a disk was full. The embedded store reports that only as text of the operating system.
     pub(crate) fn has_lacked_space(&self) -> bool {
         let full = std::io::Error::from(rustix::io::Errno::NOSPC).to_string();
         let words = full.split(" (").next().unwrap_or(&full);
@@ -73,10 +73,10 @@ impl Health {
     }
 }
 
-/// What the committing thread is asked for.
+/// A request to the committing thread.
 #[derive(Debug, Default)]
 struct Request {
-    /// Somebody waits for all tickets up to this one.
+    /// A task waits for all tickets up to this one.
     wanted: Ticket,
     /// The write buffers may be full.
     look: bool,
@@ -86,26 +86,26 @@ struct Request {
 /// Why the committing thread woke up.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
-    /// Make everything stable, or at least look after the write buffers.
+    /// Make everything stable, or at least check the write buffers.
     Work {
-        /// Whether somebody waits for stable storage, or it is time.
+        /// Whether a task waits for stable storage, or the interval has passed.
         persist: bool,
     },
-    /// Make everything stable and end.
+    /// Make everything stable and stop.
     Stop,
 }
 
-/// What is known of trips to the disk.
+/// Statistics of flushes.
 #[derive(Debug)]
 struct Trips {
     under_way: usize,
-    /// How long the last one took.
+    /// The duration of the last one.
     took: Duration,
-    /// How many operations it served.
+    /// The number of operations that it served.
     served: usize,
 }
 
-/// A trip to the disk that is under way until this is dropped, which is to be before it is announced.
+/// A flush that is in progress until this is dropped; drop it before the result is announced.
 #[derive(Debug)]
 pub(crate) struct Trip<'c> {
     commits: &'c Commits,
@@ -121,7 +121,7 @@ impl Drop for Trip<'_> {
     }
 }
 
-/// One who waits, until this is dropped.
+/// A waiting operation, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting<'c>(&'c AtomicUsize);
 
@@ -138,14 +138,14 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Where operations and the committing thread meet.
+/// The state shared by operations and the committing thread.
 #[derive(Debug)]
 pub(crate) struct Commits {
     request: Mutex<Request>,
     requested: Condvar,
     committed: AtomicU64,
     stable: watch::Sender<Ticket>,
-    /// Operations that wait for a trip to the disk.
+    /// The number of operations that wait for a flush.
     waiting: AtomicUsize,
     trips: Mutex<Trips>,
     /// Batches with an update record that are not stable yet, and the positions of the records.
@@ -154,7 +154,7 @@ pub(crate) struct Commits {
 }
 
 impl Commits {
-    /// For a store in which no record behind `position` exists.
+    /// For a store without records after `position`.
     pub(crate) fn new(position: u64) -> Commits {
         Commits {
             request: Mutex::default(),
@@ -164,7 +164,7 @@ impl Commits {
             waiting: AtomicUsize::new(0),
             trips: Mutex::new(Trips {
                 under_way: 0,
-                // Nothing is known of the disk yet.
+                // The speed of the disk is not known yet.
                 took: Duration::MAX,
                 served: 0,
             }),
@@ -173,12 +173,12 @@ impl Commits {
         }
     }
 
-    /// The newest ticket given out.
+    /// The newest ticket issued.
     pub(crate) fn committed(&self) -> Ticket {
         Ticket(self.committed.load(Ordering::Acquire))
     }
 
-    /// Notes a ticket that was given out.
+    /// Notes the newest ticket issued.
     pub(crate) fn set_committed(&self, ticket: Ticket) {
         self.committed.store(ticket.0, Ordering::Release);
     }
@@ -188,7 +188,7 @@ impl Commits {
         *self.stable.borrow()
     }
 
-    /// Notes the record in the batch of a ticket that is about to be given out. The caller holds the writer's
+    /// Notes the record in the batch of a ticket that is about to be issued. The caller holds the writer's
     /// lock, so that records come in the order of batches.
     pub(crate) fn note_record(&self, ticket: Ticket, position: u64) {
         self.recorded().push_back((ticket, position));
@@ -199,7 +199,7 @@ impl Commits {
         self.stable_position.subscribe()
     }
 
-    /// Has a ticket made stable, and waits until it is or the store has failed.
+    /// Requests a flush of a ticket, and waits until it is stable or the store has failed.
     pub(crate) async fn wait(&self, ticket: Ticket, health: &Health) -> vfs::Result<()> {
         let waiting = (self.stable() < ticket).then(|| Waiting::among(&self.waiting));
         if waiting.is_some() {
@@ -208,7 +208,7 @@ impl Commits {
         self.wait_lazily(ticket, health).await
     }
 
-    /// Waits until a ticket has become stable together with others, at most [`LAZY_INTERVAL`], or the
+    /// Waits until a ticket has become stable with the next flush, at most [`LAZY_INTERVAL`], or the
     /// store has failed.
     pub(crate) async fn wait_lazily(&self, ticket: Ticket, health: &Health) -> vfs::Result<()> {
         let mut stable = self.stable.subscribe();
@@ -221,20 +221,20 @@ impl Commits {
         health.check()
     }
 
-    /// Lets an operation make a trip to the disk itself, if it would be the only one to wait for it, and the last trip was
-    /// quick and served nobody else. `None` when the ticket is stable, or others are to be served with it.
+    /// Lets an operation flush by itself, if no other operation would wait for that flush, and the last flush was
+    /// fast and served only one operation. `None` when the ticket is stable, or other operations need a flush, too.
     pub(crate) fn lead(&self, ticket: Ticket) -> Option<Waiting<'_>> {
         if self.stable() >= ticket {
             return None;
         }
-        // Under the lock, so that no two lead.
+        // Under the lock, so that only one operation leads.
         let trips = self.trips();
         let nobody_waits = self.waiting.load(Ordering::Relaxed) == 0 && trips.under_way == 0;
         let alone = nobody_waits && trips.served <= 1 && trips.took < QUICK;
         alone.then(|| Waiting::among(&self.waiting))
     }
 
-    /// Begins a trip to the disk.
+    /// Begins a flush.
     pub(crate) fn trip(&self) -> Trip<'_> {
         self.trips().under_way += 1;
         Trip {
@@ -243,7 +243,7 @@ impl Commits {
         }
     }
 
-    /// Has a ticket made stable without waiting for it, by one who has other things to do meanwhile.
+    /// Requests a flush of a ticket without waiting for it.
     pub(crate) fn ask_for(&self, ticket: Ticket) {
         let mut request = self.request();
         request.wanted = request.wanted.max(ticket);
@@ -251,7 +251,7 @@ impl Commits {
         self.requested.notify_one();
     }
 
-    /// Asks for write buffers to be looked after.
+    /// Requests a check of the write buffers.
     pub(crate) fn look(&self) {
         self.request().look = true;
         self.requested.notify_one();
@@ -262,7 +262,7 @@ impl Commits {
         self.requested.notify_one();
     }
 
-    /// Everything up to this ticket has become stable.
+    /// Announces that everything up to this ticket is stable.
     pub(crate) fn announce(&self, ticket: Ticket) {
         self.stable.send_if_modified(|stable| {
             let newer = ticket > *stable;
@@ -273,12 +273,12 @@ impl Commits {
         let count = recorded.partition_point(|(batch, _)| *batch <= ticket);
         let last = recorded.drain(..count).next_back();
         if let Some((_, position)) = last {
-            // Still under the lock, so that positions are told in order.
+            // Still under the lock, so that positions are announced in order.
             self.stable_position.send_replace(position);
         }
     }
 
-    /// Wakes everyone who waits, because the store has failed.
+    /// Wakes all waiting tasks, because the store has failed.
     pub(crate) fn announce_failure(&self) {
         self.stable.send_modify(|_| {});
     }
@@ -307,7 +307,7 @@ impl Commits {
     }
 
     fn recorded(&self) -> MutexGuard<'_, VecDeque<(Ticket, u64)>> {
-        // A panic in between leaves a record that is announced with the next one.
+        // After a panic in between, a record is announced together with the next one.
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,7 +1,7 @@
-//! Numbers that are never given out twice, whatever crashes: object ids, versions, update positions.
+//! Numbers that are never issued twice, even after a crash: object ids, versions, update positions.
 //!
-//! A range is reserved on stable storage before a number of it is used; what was reserved and not used
-//! is lost with a restart. So a version that a client saw just before a crash is not used again for
+//! A range is reserved on stable storage before a number of it is used; a restart skips the rest of
+//! the range. So a version that a client saw just before a crash is not used again for
 //! another state, and an update that a replica received just before is not mistaken for a later one.
 
 use bytes::BufMut;
@@ -13,7 +13,7 @@ use crate::malformed::Malformed;
 /// How many numbers are reserved at a time.
 const RANGE: u64 = 1 << 16;
 
-/// What is numbered.
+/// The kinds of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sequence {
     /// Object identifiers, the part below the replica's slot.
@@ -26,7 +26,7 @@ pub(crate) enum Sequence {
 
 const SEQUENCES: usize = 3;
 
-/// The row that says which numbers may have been used: all below these.
+/// The row with the upper limits of numbers that may have been used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reserved([u64; SEQUENCES]);
 
@@ -38,12 +38,12 @@ impl Reserved {
         Ok(reserved)
     }
 
-    /// Goes well beyond: what was shown and lost lies within a few reservations behind what is left.
+    /// A reservation well beyond: numbers that were shown and lost lie within a few ranges after the remaining ones.
     pub(crate) fn with_margin(self) -> Reserved {
         Reserved(self.0.map(|limit| limit.max(16).saturating_add(16 * RANGE)))
     }
 
-    /// Goes behind everything that lost journals can have used: a journal has space for fewer operations.
+    /// A reservation beyond all numbers that lost journals can have used: a journal has space for fewer operations.
     pub(crate) fn behind_lost(self) -> Reserved {
         Reserved(self.0.map(|limit| limit.saturating_add(1 << 24)))
     }
@@ -53,7 +53,7 @@ impl Reserved {
         vfs::ChangeAttribute(self.0[Sequence::Changes as usize])
     }
 
-    /// A reservation behind numbers that may have been used.
+    /// A reservation after numbers that may have been used.
     pub(crate) fn behind(objects: u64, changes: u64, positions: u64) -> Reserved {
         Reserved([objects, changes, positions])
     }
@@ -77,20 +77,20 @@ impl Reserved {
 #[derive(Debug)]
 pub(crate) struct Counters {
     next: [u64; SEQUENCES],
-    /// Numbers below are reserved on stable storage.
+    /// Numbers below this are reserved on stable storage.
     limit: Reserved,
-    /// Written, and stable once its ticket is.
+    /// A reservation that was written; it is stable once its ticket is.
     pending: Option<(Ticket, Reserved)>,
 }
 
 impl Counters {
-    /// What the first row of a new store says. The first identifiers are left for what every tree
-    /// has, the first version is the root's.
+    /// The first reservation of a new store. The first identifiers belong to objects that every tree
+    /// has, the first version to the root.
     pub(crate) fn first_reserved() -> Reserved {
         Reserved([16, 2, 1])
     }
 
-    /// Goes on behind everything that may have been used before. Nothing can be given out until
+    /// Continues after all numbers that may have been used before. No number can be issued until
     /// [`Counters::wanted`] was written and made stable.
     pub(crate) fn resume(reserved: Reserved) -> Counters {
         Counters {
@@ -110,21 +110,21 @@ impl Counters {
         })
     }
 
-    /// Goes on behind a number that was used elsewhere.
+    /// Continues after a number that was used elsewhere.
     pub(crate) fn raise(&mut self, sequence: Sequence, used: u64) {
         let next = &mut self.next[sequence as usize];
         *next = (*next).max(used.saturating_add(1));
     }
 
-    /// The last number of a sequence that may have been given out.
+    /// The last number of a sequence that may have been issued.
     pub(crate) fn last(&self, sequence: Sequence) -> u64 {
         self.next[sequence as usize].saturating_sub(1)
     }
 
-    /// The reservation to write along with the next batch, when one of the ranges runs low.
+    /// The reservation to write in the next batch, when one of the ranges runs low.
     pub(crate) fn wanted(&self) -> Option<Reserved> {
         let low = match &self.pending {
-            // Only numbers that others have used can run ahead of what is on its way.
+            // Only numbers that other replicas have used can exceed a pending reservation.
             Some((_, pending)) => !pending.covers(Reserved(self.next)),
             None => {
                 (0..SEQUENCES).any(|at| self.limit.0[at] < self.next[at].saturating_add(RANGE / 2))
@@ -133,12 +133,12 @@ impl Counters {
         low.then(|| Reserved(self.next.map(|next| next.saturating_add(RANGE))))
     }
 
-    /// The reservation was written with the batch of this ticket.
+    /// Notes that the reservation was written with the batch of this ticket.
     pub(crate) fn written(&mut self, ticket: Ticket, reserved: Reserved) {
         self.pending = Some((ticket, reserved));
     }
 
-    /// Everything up to this ticket is stable.
+    /// Notes that everything up to this ticket is stable.
     pub(crate) fn stable(&mut self, ticket: Ticket) {
         if let Some((written, reserved)) = self.pending
             && written <= ticket

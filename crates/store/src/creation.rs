@@ -1,4 +1,4 @@
-//! What a new store starts with.
+//! The initial content of a new store.
 
 use fields::Fields;
 use vfs::{ChangeAttribute, FsId, ObjectId, Timestamp};
@@ -58,7 +58,7 @@ pub(crate) fn root_row(new: &NewStore, now: Timestamp) -> ObjectRow {
     }
 }
 
-/// Draws the identity of a new tree.
+/// Generates the identity of a new tree.
 pub(crate) fn random_tree() -> Result<TreeIdentity, StoreError> {
     let mut bytes = [0; 32];
     let mut filled = 0;

@@ -1,9 +1,9 @@
-//! The directory of a store as it was when the store was opened, whatever its path leads to later.
+//! The directory of a store, kept open from the time when the store was opened, wherever its path leads later.
 //!
-//! Data files are opened and made below the directory itself, not below its path. An administrator who moves the directory of a
-//! running store, puts a copy in its place, or unmounts its disk, would else have files made where nobody looks for them.
+//! Data files are opened and created relative to the open directory, not through its path. Otherwise files would be created in the
+//! wrong place when an administrator moves the directory of a running store, replaces it by a copy, or unmounts its disk.
 //!
-//! What must never enter: what lies in the files.
+//! Not part of this module: the content of the files.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -15,7 +15,7 @@ use rustix::io::{Errno, retry_on_intr};
 
 use crate::layout::Layout;
 
-/// What is held open of it.
+/// The open directories.
 #[derive(Debug)]
 pub(crate) struct Directory {
     root: File,
@@ -36,8 +36,8 @@ impl Directory {
         &self.data
     }
 
-    /// Whether the paths of the store still lead to it, and nobody else has claimed it since. What cannot be found out does not count
-    /// against that: a disk that has failed shows in other ways.
+    /// Whether the paths of the store still lead to this directory, and no other process has claimed it since. An error in this check
+    /// counts as yes: a failed disk is noticed in other ways.
     pub(crate) fn is_in_place(&self, layout: &Layout) -> bool {
         let is_at = |opened: &File, path: &Path| match (opened.metadata(), fs::metadata(path)) {
             (Ok(opened), Ok(found)) => is_same(&opened, &found),
@@ -46,7 +46,7 @@ impl Directory {
         };
         let is_claimed = || match (layout.claim(), fs::metadata(layout.lock_file())) {
             (Some(claim), Ok(found)) => claim.metadata().is_ok_and(|own| is_same(&own, &found)),
-            // One that somebody has removed keeps nobody out, but nobody has come in.
+            // A removed lock file does not keep other processes out, but none has come in.
             _ => true,
         };
         is_at(&self.root, layout.root()) && is_at(&self.data, &layout.data()) && is_claimed()
@@ -68,7 +68,7 @@ impl Directory {
         }
     }
 
-    /// Makes a directory below the directory of data files, unless it is there.
+    /// Creates a directory below the directory of data files, unless it exists.
     pub(crate) fn make_below(&self, path: &Path) -> io::Result<()> {
         match rustix::fs::mkdirat(&self.data, path, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
@@ -84,7 +84,7 @@ impl Directory {
         }
     }
 
-    /// Puts a file from elsewhere in the place of one below the directory of data files.
+    /// Moves a file to a path below the directory of data files, and replaces the file there.
     pub(crate) fn take_in(&self, from: &Path, path: &Path) -> io::Result<()> {
         Ok(rustix::fs::renameat(CWD, from, &self.data, path)?)
     }

@@ -1,6 +1,6 @@
-//! Why a store cannot be opened, made or checked, and how storage failures become answers.
+//! Why a store cannot be opened, created or checked, and how storage failures become errors of operations.
 //!
-//! Refused operations are [`vfs::Error`]; nothing in here is meant for a client's eyes.
+//! Refused operations are [`vfs::Error`]; the errors of this module are not shown to clients.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,38 +10,38 @@ use plain_file::{ReadError, is_about_contents, lacks_descriptors};
 
 use crate::metadata::MetadataError;
 
-/// Why a directory could not be opened, made or checked as a store.
+/// Why a directory could not be opened, created or checked as a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The operating system refused something.
+    /// The operating system returned an error.
     #[error("cannot {action} {path}: {source}. {}", next_step(source))]
     Io {
-        /// What was tried, as a verb.
+        /// The failed action, as a verb.
         action: &'static str,
-        /// On what.
+        /// The path of the action.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
-    /// Another process works on the store.
+    /// Another process uses the store.
     #[error("{0} is in use by another process; stop that one first")]
     InUse(PathBuf),
-    /// Nothing is there to open.
+    /// There is no store to open.
     #[error("{0} holds no store; create one there first, or mount the disk that holds it")]
     NoStore(PathBuf),
-    /// A store is there already.
+    /// There is a store already.
     #[error("{0} holds a store already; open it, or choose another directory")]
     AlreadyThere(PathBuf),
-    /// The directory belongs to something else.
+    /// The directory contains other files.
     #[error("{0} is not empty and holds no store; choose an empty directory")]
     Foreign(PathBuf),
-    /// Part of the store is gone.
+    /// Part of the store is missing.
     #[error("{0} is missing from the store; restore it from a backup or replicate the tree anew")]
     MissingPiece(PathBuf),
     /// A newer program wrote the store.
     #[error("{path} has format {found}, this program knows up to {known}; use a newer program")]
     NewerFormat {
-        /// The file that says so.
+        /// The file with the format.
         path: PathBuf,
         /// The format found.
         found: u32,
@@ -54,50 +54,50 @@ pub enum StoreError {
          from a server that runs it"
     )]
     OlderFormat {
-        /// The file that says so.
+        /// The file with the format.
         path: PathBuf,
         /// The format found.
         found: u32,
         /// The format of this program.
         known: u32,
     },
-    /// Data of files lies elsewhere, and nobody said where.
+    /// Data of files lies elsewhere, and the options do not say where.
     #[error(
         "files of {0} lie at the data servers of a pool, and this server was not told of one: the files that make it the metadata \
          server of its pool (`pool` in the data directory) are missing. Put back the whole data directory from one backup"
     )]
     Elsewhere(PathBuf),
-    /// What is on disk contradicts itself.
+    /// The data on disk is inconsistent.
     #[error("{path}: {what}; run the check, or restore the store")]
     Damaged {
-        /// Where.
+        /// The path.
         path: PathBuf,
         /// What is wrong.
         what: String,
     },
-    /// The disk no longer has what was stable.
+    /// The disk lost data that was stable.
     #[error(
         "{path}: {what}. The disk has changed or lost what was stable. Nothing is served from here, because it would \
          silently be less than was answered. At a member of a set: take this copy anew from another member, with `meridian \
          set rejoin`. Alone: restore a backup{}", giving_up(*can_be_given_up)
     )]
     Rotten {
-        /// Where.
+        /// The path.
         path: PathBuf,
         /// What is known.
         what: String,
-        /// [`crate::Store::give_up_damaged`] makes something of it that can be opened.
+        /// Whether [`crate::Store::give_up_damaged`] can make the store usable.
         can_be_given_up: bool,
     },
     /// The metadata store failed.
     #[error("the metadata in {path} failed: {what}. See the log; free space or replace the disk")]
     Metadata {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What the metadata store said.
+        /// The message of the metadata store.
         what: String,
     },
-    /// An option makes no sense.
+    /// An option has an invalid value.
     #[error("{0}")]
     Option(&'static str),
 }
@@ -120,7 +120,7 @@ impl StoreError {
         }
     }
 
-    /// A small file of the store was not read: the operating system refused, or what is there is no such file.
+    /// An error while reading a small file of the store: from the operating system, or because the file is not valid.
     pub(crate) fn unread(path: impl Into<PathBuf>, error: ReadError) -> Self {
         match error {
             ReadError::Io(error) => StoreError::io("read", path, error),
@@ -132,7 +132,7 @@ impl StoreError {
     }
 }
 
-/// What to do when the operating system refuses something.
+/// What to do after an error of the operating system.
 fn next_step(error: &io::Error) -> &'static str {
     if lacks_descriptors(error) {
         "As many files are open as there may be: raise the limit of open files (`LimitNOFILE` in the unit, `ulimit -n`), \
@@ -144,10 +144,10 @@ fn next_step(error: &io::Error) -> &'static str {
     }
 }
 
-/// How long to wait before something is opened again that has to be.
+/// How long to wait before another attempt to open a file that must be opened.
 pub(crate) const WITHOUT_DESCRIPTORS: Duration = Duration::from_millis(20);
 
-/// An operating system error, as an answer to an operation.
+/// The error of an operation for an error of the operating system.
 pub(crate) fn from_os(action: &'static str, error: &io::Error) -> vfs::Error {
     use rustix::io::Errno;
     let code = error.raw_os_error();

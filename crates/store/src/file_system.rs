@@ -1,4 +1,4 @@
-//! The store as a [`FileSystem`]: each operation goes to the module that carries it out.
+//! The store as a [`FileSystem`]: each operation is passed to the module that implements it.
 
 use std::collections::HashSet;
 

@@ -1,14 +1,14 @@
-//! The store's directory on disk: which files lie where, and whether they are ours.
+//! The store's directory on disk: where each file lies, and whether the directory is a store.
 //!
 //! ```text
-//! DIR/store.toml      what this is; written last, so that it stands for a finished creation
-//! DIR/creating        only while a store is being made
-//! DIR/lock            held by the process that works on the store
+//! DIR/store.toml      the identity; written last, so that it marks a finished creation
+//! DIR/creating        only while a store is being created
+//! DIR/lock            locked by the process that uses the store
 //! DIR/meta/           the rows
 //! DIR/data/xx/yy/id   one sparse file per regular file that was ever written
 //! DIR/lost-data/      data files that the check could not place
 //! DIR/recovered/      discarded versions, see `recovered`
-//! DIR/mending/        contents on their way into the place of damaged ones; gone at the next start
+//! DIR/mending/        new contents for damaged files; removed at the next start
 //! ```
 
 use std::fs::{self, File, TryLockError};
@@ -24,39 +24,39 @@ use crate::options::TreeIdentity;
 
 /// The format of a store whose data is all in its own data files.
 const FORMAT: u32 = 2;
-/// That of one where data of files may be elsewhere; programs that know nothing of that must not touch it.
+/// The format of a store where data of files may be elsewhere; older programs must not open it.
 const FORMAT_PLACED: u32 = 3;
 
 const IDENTITY_FILE: &str = "store.toml";
-/// Many times what it has.
+/// Many times the usual size.
 const IDENTITY_BYTES_MAX: u64 = 64 << 10;
 const CREATING_FILE: &str = "creating";
 const LOCK_FILE: &str = "lock";
-/// How long a store may still be locked: by a process that is about to end, or by a child that was
-/// forked and has not yet become another program.
+/// How long to wait for a locked store: the lock may belong to a process that is about to end, or to a forked
+/// child before its exec.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// What `store.toml` says.
+/// The content of `store.toml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) tree: TreeIdentity,
     pub(crate) slot: ReplicaSlot,
-    /// Data of files may be elsewhere, where their rows say so.
+    /// Whether data of files may be elsewhere, if their rows say so.
     pub(crate) places: bool,
 }
 
-/// A store's directory, locked for this process as long as the value lives.
+/// A store's directory, locked for this process while this value exists.
 #[derive(Debug)]
 pub(crate) struct Layout {
     root: PathBuf,
-    /// Locked; there may be none to lock when nothing is to be changed.
+    /// The locked file; `None` if there is none and the store will not be changed.
     lock: Option<File>,
 }
 
 impl Layout {
-    /// Claims a directory for a new store; it is missing, empty, or was left behind by a creation that
-    /// did not finish. Ends with [`Layout::finish_creation`].
+    /// Claims a directory for a new store. It must be missing, empty, or left by an unfinished
+    /// creation. [`Layout::finish_creation`] ends this.
     pub(crate) fn begin_creation(root: &Path) -> Result<Layout, StoreError> {
         fs::create_dir_all(root).map_err(|error| StoreError::io("create", root, error))?;
         let creating = root.join(CREATING_FILE);
@@ -65,7 +65,7 @@ impl Layout {
         }
         if exists(&creating)? {
             let layout = Layout::lock(root)?;
-            // The process that held the lock until now may have finished the creation.
+            // The previous holder of the lock may have finished the creation.
             if exists(&root.join(IDENTITY_FILE))? {
                 return Err(StoreError::AlreadyThere(root.into()));
             }
@@ -74,7 +74,7 @@ impl Layout {
         }
         let mut listing =
             fs::read_dir(root).map_err(|error| StoreError::io("list", root, error))?;
-        // A disk's own `lost+found` does not make its root directory somebody else's.
+        // The `lost+found` of a disk does not make its root directory foreign.
         if listing.any(|found| !matches!(&found, Ok(file) if file.file_name() == "lost+found")) {
             return Err(StoreError::Foreign(root.into()));
         }
@@ -91,7 +91,7 @@ impl Layout {
         sync_directory(&self.root)
     }
 
-    /// Puts another `store.toml` in the place of the one that is there.
+    /// Replaces `store.toml`.
     pub(crate) fn write_identity(&self, identity: &Identity) -> Result<(), StoreError> {
         let path = self.root.join(IDENTITY_FILE);
         let draft = self.root.join("store.toml.new");
@@ -133,7 +133,7 @@ impl Layout {
         let lock = root.join(LOCK_FILE);
         let layout = match File::open(&lock) {
             Ok(file) => Layout::take(root, &lock, file)?,
-            // A process that works on a store makes the file first.
+            // A process that uses a store creates this file first.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Layout {
                 root: root.into(),
                 lock: None,
@@ -164,7 +164,7 @@ impl Layout {
         &self.root
     }
 
-    /// The file that is locked, as it was found.
+    /// The locked file.
     pub(crate) fn claim(&self) -> Option<&File> {
         self.lock.as_ref()
     }
@@ -189,7 +189,7 @@ impl Layout {
         self.root.join("mending")
     }
 
-    /// Where the data of an object lies once it has any.
+    /// The path of an object's data file.
     pub(crate) fn data_file(&self, id: ObjectId) -> PathBuf {
         self.data().join(data_file(id))
     }
@@ -230,7 +230,7 @@ impl Layout {
         Ok(self)
     }
 
-    /// Removes what an interrupted creation made: nobody was ever told that it holds anything.
+    /// Removes what an interrupted creation left: no caller was told that it holds anything.
     fn clear_unfinished(&self) -> Result<(), StoreError> {
         for piece in [self.metadata(), self.data()] {
             match fs::remove_dir_all(&piece) {
@@ -244,8 +244,8 @@ impl Layout {
     }
 }
 
-/// The directory of a data file, seen from that of all: 256 consecutive objects share one, so that making many files
-/// makes few directories.
+/// The directory of a data file, relative to the directory of all. 256 consecutive objects share one, so that creating many files
+/// creates few directories.
 pub(crate) fn data_directory(id: ObjectId) -> PathBuf {
     let counter = id.as_u64();
     let outer = format!("{:02x}", (counter >> 16) & 0xff);
@@ -253,12 +253,12 @@ pub(crate) fn data_directory(id: ObjectId) -> PathBuf {
     PathBuf::from(outer).join(inner)
 }
 
-/// A data file, seen from there.
+/// The path of a data file, relative to the same directory.
 pub(crate) fn data_file(id: ObjectId) -> PathBuf {
     data_directory(id).join(format!("{:016x}", id.as_u64()))
 }
 
-/// What to say of a directory without `store.toml`.
+/// The error for a directory without `store.toml`.
 fn absent(root: &Path) -> StoreError {
     let empty = match fs::read_dir(root) {
         Ok(mut listing) => listing.next().is_none(),
@@ -281,14 +281,14 @@ fn exists(path: &Path) -> Result<bool, StoreError> {
         .map_err(|error| StoreError::io("look at", path, error))
 }
 
-/// Makes names in a directory survive a power failure.
+/// Flushes a directory, so that its names survive a power failure.
 pub(crate) fn sync_directory(path: &Path) -> Result<(), StoreError> {
     File::open(path)
         .and_then(|directory| directory.sync_all())
         .map_err(|error| StoreError::io("sync", path, error))
 }
 
-/// What [`crate::decode_as_anything`] says, of the file that says which store it is.
+/// The part of [`crate::decode_as_anything`] for `store.toml`.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     let _ = Identity::parse(bytes, Path::new(""));
 }
@@ -306,13 +306,13 @@ impl Identity {
              names = \"{names:032x}\"\n\
              slot = {slot}\n"
         );
-        // A key of names that the disk has changed would hide every name.
+        // If the disk changed the key of names, no name would be found any more.
         let check = xxh3_64(text.as_bytes());
         format!("{text}check = \"{check:016x}\"\n")
     }
 
-    /// Reads the lines that [`Identity::to_text`] writes. The format comes first, because a newer one
-    /// may say the rest in another way.
+    /// Parses the lines that [`Identity::to_text`] writes. The format comes first, because a newer one
+    /// may use other lines.
     fn parse(text: &[u8], path: &Path) -> Result<Identity, StoreError> {
         let damaged = |what: &str| StoreError::Damaged {
             path: path.into(),
@@ -416,7 +416,7 @@ mod tests {
         }
     }
 
-    /// A text without a checksum passed for one of an older program, so that a cut or flipped line was believed.
+    /// A text without a checksum was accepted as one of an older program, so that a cut or flipped line was accepted.
     #[test]
     fn no_flipped_bit_and_no_cut_is_believed() {
         let path = Path::new("store.toml");

@@ -1,8 +1,8 @@
-//! What removed objects left on disk, on its way to be cleared away.
+//! A queue of the data that removed objects left on disk, for the clearing thread.
 //!
-//! The table of removals is the truth; it survives a crash. This queue only spares the clearing thread
-//! a search through the table, whose removed rows would make it slow. When the queue is full, or
-//! after a start, the table is searched after all.
+//! The table of removals is authoritative and survives a crash. The queue only saves the clearing thread
+//! a search through the table, which its removed rows would make slow. When the queue is full, and
+//! after a start, the table is searched nevertheless.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,27 +11,27 @@ use vfs::ObjectId;
 
 use crate::wake_signal::WakeSignal;
 
-/// Removed objects known without searching.
+/// The maximum length of the queue.
 const MAX_QUEUED: usize = 1 << 16;
 
 #[derive(Debug)]
 struct Queue {
     ids: VecDeque<ObjectId>,
-    /// There may be more in the table than in the queue.
+    /// The table may hold more than the queue.
     search: bool,
 }
 
-/// Tells the clearing thread what there is to do.
+/// The work list of the clearing thread.
 #[derive(Debug)]
 pub(crate) struct Leftovers {
     queue: Mutex<Queue>,
-    /// Held while something is cleared away.
+    /// Held while data is being cleared away.
     clearing: Mutex<()>,
     pub(crate) signal: WakeSignal,
 }
 
 impl Leftovers {
-    /// What a previous run left has to be searched for.
+    /// The table has to be searched first, for removals of a previous run.
     pub(crate) fn new() -> Leftovers {
         let queue = Queue {
             ids: VecDeque::new(),
@@ -44,7 +44,7 @@ impl Leftovers {
         }
     }
 
-    /// An object was listed in the table of removals.
+    /// Notes an object that was added to the table of removals.
     pub(crate) fn add(&self, id: ObjectId) {
         let mut queue = self.queue();
         if queue.ids.len() < MAX_QUEUED {
@@ -56,24 +56,24 @@ impl Leftovers {
         self.signal.nudge();
     }
 
-    /// Some objects that may be listed, at most `count`.
+    /// Takes at most `count` objects that may be in the table.
     pub(crate) fn take(&self, count: usize) -> Vec<ObjectId> {
         let mut queue = self.queue();
         let count = count.min(queue.ids.len());
         queue.ids.drain(..count).collect()
     }
 
-    /// Whether the table has to be searched; asked once.
+    /// Whether the table has to be searched; resets this.
     pub(crate) fn take_search(&self) -> bool {
         std::mem::take(&mut self.queue().search)
     }
 
-    /// The table has to be searched after all, because clearing was interrupted.
+    /// Notes that the table has to be searched, because clearing was interrupted.
     pub(crate) fn search_again(&self) {
         self.queue().search = true;
     }
 
-    /// Waits for everybody else who clears something away, and keeps them out.
+    /// Waits for other threads that clear data away, and keeps them out.
     pub(crate) fn clearing(&self) -> MutexGuard<'_, ()> {
         self.clearing.lock().unwrap_or_else(PoisonError::into_inner)
     }

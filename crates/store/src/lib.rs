@@ -1,22 +1,22 @@
 //! One local copy of a tree: a directory on disk that serves as a [`vfs::FileSystem`].
 //!
-//! Metadata are rows in an embedded store, changed by one atomic batch per operation; the data of each
-//! regular file is a sparse file of the local file system, or where the caller that opens the store keeps it ([`Elsewhere`]). `docs/disk-format.md` draws both,
-//! and says what holds after a crash.
+//! Metadata are rows in an embedded store, changed by one atomic batch per operation. The data of each
+//! regular file is a sparse file of the local file system, or lies where the caller that opens the store keeps it ([`Elsewhere`]).
+//! `docs/disk-format.md` describes both, and the state after a crash.
 //!
-//! A [`Store`] is what its owner holds: its last handle ends the store's threads. It leads to what does the work: an [`OpenStore`] is
-//! everything that is open, shared by all, and an [`Operation`] is that with the commit hook of one operation. Their methods stand in the
-//! files of their subjects.
+//! The owner holds a [`Store`]; when its last handle is dropped, the store's threads end. It leads to the working types: an [`OpenStore`]
+//! is all shared state of the open store, and an [`Operation`] adds the commit hook of one operation. Their methods are in the
+//! modules of their subjects.
 //!
-//! What must never enter: NFS, sockets, or how replicas agree. What they need of a store is here all the
-//! same: identifiers made without asking anyone, versions and positions that are never used twice,
-//! marks for files whose data may not be stable, a [`CommitHook`] that is asked before changes, records of
-//! what changed, ways to take over what others changed (`replication`) and to compare copies (`scrub`), and
+//! Not part of this crate: NFS, sockets, and how replicas agree. But it contains what they need of a store:
+//! identifiers created without coordination, versions and positions that are never used twice,
+//! marks for files whose data may not be stable, a [`CommitHook`] that is called before changes, records of
+//! changes, functions to apply changes of other replicas (`replication`) and to compare copies (`scrub`), and
 //! a place for versions that a decision discarded (`recovered`).
 //!
 //! Memory is bounded by [`StoreOptions::cache_bytes`] and [`StoreOptions::open_files`], by the write
-//! buffers of the embedded store (about 24 MiB, at worst 120), and by what is in use: opens and locks
-//! (both limited per file), operations in flight, and files that are being written.
+//! buffers of the embedded store (about 24 MiB, at most 120), and by what is in use: opens and locks
+//! (both limited per file), operations in progress, and files that are being written.
 
 mod about;
 mod access;
@@ -63,7 +63,7 @@ mod waiting;
 mod wake_signal;
 mod xattrs;
 
-/// Takes arbitrary bytes apart as every kind of row, record and file, and as a journal, for fuzzing; nothing comes of it.
+/// Decodes arbitrary bytes as every kind of row, record and file, and as a journal, for fuzzing; discards the results.
 #[doc(hidden)]
 pub fn decode_as_anything(bytes: &[u8]) {
     rows::decode_as_anything(bytes);

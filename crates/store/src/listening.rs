@@ -1,6 +1,6 @@
-//! Who hears which objects are about to look different, whatever changes them.
+//! Notifies a listener before and after objects change, whatever the cause.
 //!
-//! What must never enter: why they change.
+//! Not part of this module: why they change.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use vfs::ObjectId;
 
 use crate::open_store::OpenStore;
 
-/// Hears of every change of attributes and names, but for times of last read, which are no new version.
+/// Receives every change of attributes and names, except access times, which make no new version.
 pub trait ChangeListener: Send + Sync + 'static {
-    /// Called with the writer's lock of the store held, just before somebody can see that these objects have changed, or names in these
-    /// directories. It must not wait.
+    /// Called with the writer's lock of the store held, just before the change of these objects, or of names in these
+    /// directories, becomes visible. It must not wait.
     fn changing(&self, objects: &[ObjectId]);
 
-    /// Called behind it with the same objects: the change can be seen, or has failed.
+    /// Called afterwards with the same objects: the change is visible, or has failed.
     fn changed(&self, objects: &[ObjectId]);
 }
 
 impl OpenStore {
-    /// Names a listener, the only one there ever is.
+    /// Sets the listener. There is at most one.
     pub fn on_changes(&self, listener: Arc<dyn ChangeListener>) {
-        // Nobody else has set it.
+        // The listener is set only once.
         let _ = self.listener.set(listener);
     }
 }

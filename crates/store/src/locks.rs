@@ -1,19 +1,19 @@
 //! Byte-range locks, by owner.
 //!
 //! A pure table in memory: after a restart clients reclaim their locks. With other replicas the locks of a
-//! file are those that its primary has told of last, no matter who holds them. It never waits; a caller
-//! that wants a lock that is taken learns who holds it.
+//! file are those that its primary has reported last, for clients of all replicas. It never waits; a caller
+//! that requests a conflicting lock gets the holder.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use vfs::{ByteRange, Error, LockConflict, LockKind, LockOwner, ObjectId, Result};
 
-/// The most separate ranges that can be locked in one file.
+/// The maximum number of separate locked ranges in one file.
 const MAX_RANGES: usize = 16_384;
-/// The most that one client can have locked, in all files together.
+/// The maximum of one client, in all files together.
 const MAX_RANGES_OF_CLIENT: usize = 65_536;
-/// The most that all clients can have locked, which takes some 240 MB. When there are as many, a client that has only a few gets more.
+/// The maximum of all clients, which takes about 240 MB. Beyond it only clients with few ranges get more.
 const MAX_RANGES_OF_ALL: usize = 1 << 21;
 const FEW_RANGES: usize = 64;
 
@@ -29,14 +29,14 @@ pub(crate) struct Held {
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     files: HashMap<ObjectId, Vec<Held>>,
-    /// How many ranges each client has locked in all of them.
+    /// The number of locked ranges of each client in all files.
     of_clients: HashMap<Arc<[u8]>, usize>,
-    /// How many all of them have.
+    /// The number of locked ranges of all clients.
     of_all: usize,
 }
 
 impl Locks {
-    /// A lock of another owner that stands against this one.
+    /// A lock of another owner that conflicts with this one.
     pub(crate) fn conflict(
         &self,
         id: ObjectId,
@@ -57,7 +57,7 @@ impl Locks {
         })
     }
 
-    /// Locks a range, whatever the same owner held of it before. [`Error::NoSpace`] when there would be too many.
+    /// Locks a range, and replaces what the same owner held of it. [`Error::NoSpace`] when there would be too many ranges.
     pub(crate) fn lock(
         &mut self,
         id: ObjectId,
@@ -68,7 +68,7 @@ impl Locks {
         if let Some(conflict) = self.conflict(id, owner, range, kind) {
             return Err(Error::Locked(Box::new(conflict)));
         }
-        // A lock in the middle of another splits it in two and is a third.
+        // A lock in the middle of another splits that into two, and is a third.
         let more = if self.splits(id, owner, range) { 2 } else { 1 };
         self.check_space(id, owner, more)?;
         let locks = self.files.entry(id).or_default();
@@ -85,7 +85,7 @@ impl Locks {
         Ok(())
     }
 
-    /// Unlocks what the owner holds of a range. Releasing part of a lock leaves up to two: [`Error::NoSpace`] when these are
+    /// Unlocks what the owner holds of a range. Releasing the middle of a lock leaves two: [`Error::NoSpace`] when these are
     /// too many.
     pub(crate) fn unlock(
         &mut self,
@@ -109,7 +109,7 @@ impl Locks {
         Ok(())
     }
 
-    /// Whether a lock of this owner reaches beyond both ends of a range.
+    /// Whether a lock of this owner extends beyond both ends of a range.
     fn splits(&self, id: ObjectId, owner: &LockOwner, range: ByteRange) -> bool {
         let surrounds =
             |held: &Held| held.range.start() < range.start() && range.last() < held.range.last();
@@ -117,7 +117,7 @@ impl Locks {
         locks.any(|held| held.owner == *owner && surrounds(held))
     }
 
-    /// Whether there may be `more` ranges in addition.
+    /// Whether there is space for `more` additional ranges.
     fn check_space(&self, id: ObjectId, owner: &LockOwner, more: usize) -> Result<()> {
         let of_client = self.of_clients.get(&owner.client).copied();
         let of_client = of_client.unwrap_or_default() + more;
@@ -127,7 +127,7 @@ impl Locks {
         if fits { Ok(()) } else { Err(Error::NoSpace) }
     }
 
-    /// A file has `after` ranges locked, and had `before`; only the client of this owner has more or fewer.
+    /// Updates the counts: a file has `after` locked ranges, and had `before`; only the client of this owner has more or fewer.
     fn recount(&mut self, owner: &LockOwner, before: usize, after: usize) {
         self.of_all = (self.of_all + after).saturating_sub(before);
         let count = self.of_clients.entry(owner.client.clone()).or_default();
@@ -148,7 +148,7 @@ impl Locks {
         self.files.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// Who holds locks on which file, once for each owner and file.
+    /// The holders of locks on each file, once for each owner and file.
     pub(crate) fn holders(&self) -> Vec<(ObjectId, LockOwner)> {
         let mut holders: Vec<(ObjectId, LockOwner)> = (self.files.iter())
             .flat_map(|(id, locks)| locks.iter().map(|held| (*id, held.owner.clone())))
@@ -158,7 +158,7 @@ impl Locks {
         holders
     }
 
-    /// A table with the locks of one file only, to try what this owner wants of it.
+    /// A table with the locks of one file only, to try a change of this owner.
     pub(crate) fn alone(&self, id: ObjectId, owner: &LockOwner) -> Locks {
         let of_client = self.of_clients.get_key_value(&owner.client);
         let of_client = of_client.map(|(client, count)| (client.clone(), *count));
@@ -169,7 +169,7 @@ impl Locks {
         }
     }
 
-    /// Sets all locks of a file. Returns whether they were others before.
+    /// Sets all locks of a file. Returns whether they differ from before.
     pub(crate) fn replace(&mut self, id: ObjectId, held: Vec<Held>) -> bool {
         let changed = self.of(id) != held;
         self.forget(id);
@@ -187,7 +187,7 @@ impl Locks {
         self.files.keys().copied()
     }
 
-    /// Forgets the locks of an object that is gone.
+    /// Forgets the locks of a removed object.
     pub(crate) fn forget(&mut self, id: ObjectId) {
         for one in self.files.remove(&id).unwrap_or_default() {
             self.recount(&one.owner, 1, 0);
@@ -195,7 +195,7 @@ impl Locks {
     }
 }
 
-/// Takes `range` out of everything the owner holds.
+/// Removes `range` from all locks of the owner.
 fn release(locks: &mut Vec<Held>, owner: &LockOwner, range: ByteRange) {
     let mut remainders = Vec::new();
     locks.retain(|held| {
@@ -213,7 +213,7 @@ fn release(locks: &mut Vec<Held>, owner: &LockOwner, range: ByteRange) {
     locks.append(&mut remainders);
 }
 
-/// What is left of `whole` before and behind `hole`.
+/// The parts of `whole` before and after `hole`.
 fn without(whole: ByteRange, hole: ByteRange) -> [Option<ByteRange>; 2] {
     let before = hole.start().checked_sub(1);
     let behind = hole.last().checked_add(1);
@@ -223,7 +223,7 @@ fn without(whole: ByteRange, hole: ByteRange) -> [Option<ByteRange>; 2] {
     ]
 }
 
-/// Removes locks of the same owner and kind that touch `range`, and returns what all cover together.
+/// Removes locks of the same owner and kind that touch `range`, and returns the union of all.
 fn absorb_neighbours(
     locks: &mut Vec<Held>,
     owner: &LockOwner,
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(held(&locks).len(), 2);
     }
 
-    /// Locks `count` separate ranges of a file, or as many as it may.
+    /// Locks up to `count` separate ranges of a file; returns how many were granted.
     fn lock_many(locks: &mut Locks, file: ObjectId, owner: &LockOwner, count: usize) -> usize {
         let places = (0..count as u64).map(|place| bytes(2 * place, 2 * place));
         let granted = |range: &ByteRange| {
@@ -381,7 +381,7 @@ mod tests {
             assert_eq!(refused, Err(Error::NoSpace));
             table.lock(FILE, &other, next, LockKind::Read).unwrap();
         }
-        // Half of a lock is one more, all of it is one less.
+        // Half of a lock adds one range, all of it removes one.
         locks.unlock(FILE, &other, next).unwrap();
         locks.forget(FILE);
         locks
@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(locks.of_all, 0);
     }
 
-    /// Each client was bounded, and as many as there may be of them could take seventy gigabytes.
+    /// Each client was bounded, but the maximum number of clients could take seventy gigabytes.
     #[test]
     fn the_number_of_ranges_of_all_clients_is_bounded_and_who_has_few_gets_more() {
         const EACH: usize = 128;

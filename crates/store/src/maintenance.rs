@@ -1,4 +1,4 @@
-//! The store's own threads: group commit, clearing away removed objects, and taking marks off files.
+//! The store's own threads: group commit, clearing away the data of removed objects, and removing marks of files.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,29 +15,29 @@ use crate::open_store::OpenStore;
 use crate::rows::key;
 use crate::waiting::wait;
 
-/// How often marks are looked at.
+/// How often marks are checked.
 const TIDY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a clean file keeps its mark, in case it is written again.
 const REST: Duration = Duration::from_secs(2);
-/// After how long data that nobody commits is made stable anyway.
+/// How long data without a COMMIT stays unstable.
 const NEGLECT: Duration = Duration::from_secs(30);
-/// How long small stable writes are kept among the rows before their data files are made stable.
+/// How long small stable writes are kept in rows before their data files are made stable.
 const KEEPING: Duration = Duration::from_secs(5);
-/// And how many bytes of them at most, about.
+/// The approximate limit of their bytes.
 pub(crate) const MANY_KEPT_BYTES: u64 = 16 << 20;
-/// Above this many marked files they are tidied up sooner.
+/// Above this number of marked files, marks are removed sooner.
 const MANY_MARKS: usize = 1 << 16;
-/// How long removals gather before they are cleared away. Clearing waits for stable storage first, so
-/// at every removal it would make all who change rows wait with it.
+/// How long removals are collected before their data is cleared away. Clearing waits for stable storage first, so
+/// clearing after every removal would make all operations that change rows wait, too.
 const GATHERING: Duration = Duration::from_secs(1);
-/// Rows in one batch of maintenance. Small, so that nobody waits for it.
+/// Rows in one maintenance batch; few, so that no operation waits long for it.
 const ROWS_A_BATCH: usize = 64;
-/// How long until clearing is tried again after it failed.
+/// The delay before clearing is retried after a failure.
 const CLEAR_INTERVAL: Duration = Duration::from_secs(60);
-/// Removed objects found with one view of the table.
+/// Removed objects read with one view of the table.
 const REMOVALS_A_PAGE: usize = 1024;
 
-/// Makes batches stable, many at once, until told to stop; then once more.
+/// Makes batches stable in groups, until told to stop; then once more.
 pub(crate) fn commit_groups(store: &OpenStore) {
     loop {
         let wake = store.commits.next();
@@ -46,7 +46,7 @@ pub(crate) fn commit_groups(store: &OpenStore) {
         let done = if persist { store.persist_all() } else { Ok(()) };
         let done = done.and_then(|()| {
             let has_space = |bytes| store.headroom.ensure(bytes);
-            // Tables and journals are made below the path.
+            // Tables and journals are created through the path of the store.
             let has_files =
                 || store.directory.is_in_place(&store.layout) && store.headroom.has_files();
             let looked = store.metadata.write_out_full(has_space, has_files);
@@ -64,7 +64,7 @@ pub(crate) fn commit_groups(store: &OpenStore) {
     }
 }
 
-/// Clears away what removed objects left, until told to stop.
+/// Clears away the data of removed objects, until told to stop.
 pub(crate) fn clear_removals(store: &OpenStore, guards: &Arc<Guards>) {
     loop {
         if let Err(error) = clear_all(store, guards) {
@@ -81,10 +81,10 @@ pub(crate) fn clear_removals(store: &OpenStore, guards: &Arc<Guards>) {
     }
 }
 
-/// Clears away everything that removed objects have left so far.
+/// Clears away the data of all objects removed so far.
 pub(crate) fn clear_now(store: &OpenStore, guards: &Arc<Guards>) -> Result<()> {
     search_removals(store, guards)?;
-    // Somebody else may still be at work on some of it.
+    // Another thread may still be clearing some of it.
     let _clearing = store.leftovers.clearing();
     let left = store.metadata.view().scan(Table::Removals, &[], &[]).next();
     match left.transpose()? {
@@ -128,7 +128,7 @@ fn search_removals(store: &OpenStore, guards: &Arc<Guards>) -> Result<()> {
 }
 
 fn clear_page(store: &OpenStore, guards: &Arc<Guards>, page: &[ObjectId]) -> Result<()> {
-    // A removal that could still be undone by a crash must not lose its data.
+    // A crash must not undo a removal whose data is gone.
     store.persist_all()?;
     let mut put_off = Ok(());
     for group in page.chunks(ROWS_A_BATCH) {
@@ -153,15 +153,15 @@ fn clear_group(store: &OpenStore, guards: &Arc<Guards>, group: &[ObjectId]) -> R
         match clear_one(store, guards, *id, &row) {
             Ok(()) => cleared.push(*id),
             Err(error) if row.is_empty() || store.is_closing() => return Err(error),
-            // What is elsewhere may not be within reach; all the others go.
+            // Contents elsewhere may be unreachable; the others are removed.
             Err(error) => put_off = Err(error),
         }
     }
     if cleared.is_empty() {
         return put_off;
     }
-    // A file system may put the removal on record after what is appended to a journal that has its length already; a
-    // file that is back would be data of nothing.
+    // A file system may make the unlink stable later than an append to a journal within its allocated length. A
+    // file that came back would be data of no object.
     let synced = store.files.sync_removals(&cleared);
     synced.map_err(|error| store.fail(&format!("cannot make removals stable: {error}")))?;
     let mut mutation = store.begin_blocking()?;
@@ -191,25 +191,25 @@ fn clear_one(store: &OpenStore, guards: &Arc<Guards>, id: ObjectId, row: &[u8]) 
             .for_each(|key| mutation.remove_local(Table::Xattrs, key));
         mutation.commit_local()?;
     }
-    // Operations that still read or write the file finish first, and none can begin any more.
+    // Operations that still use the file finish first, and no new one can begin.
     let alone = wait(guards.exclude(id), || store.is_closing());
     let _alone = alone.ok_or_else(|| vfs::Error::Io("the store is being closed".into()))?;
     store.content_at(id, row)?.remove()
 }
 
-/// Takes marks off files that no longer need them, and forgets old requests, until told to stop.
+/// Removes marks of files that no longer need them, and forgets old requests, until told to stop.
 pub(crate) fn tidy_marks(store: &OpenStore) {
     let mut settled_at = Instant::now();
     while store.tidying.wait(TIDY_INTERVAL) {
         match tidy(store, &mut settled_at) {
-            // Where descriptors are lacking, that passes.
+            // A lack of descriptors is temporary.
             Ok(()) | Err(vfs::Error::Delay) => {}
             Err(_) => return,
         }
     }
 }
 
-/// Does so once.
+/// Does this once.
 fn tidy(store: &OpenStore, settled_at: &mut Instant) -> Result<()> {
     store.check_place()?;
     let settled = store.metadata.settle_mark();
@@ -219,7 +219,7 @@ fn tidy(store: &OpenStore, settled_at: &mut Instant) -> Result<()> {
         store.settle_kept()?;
         *settled_at = Instant::now();
     }
-    // Marked files occupy memory, so with very many of them nothing rests long.
+    // Marked files use memory, so with too many of them the waiting times are shorter.
     let many = store.dirty.len() > MANY_MARKS;
     let (neglect, rest) = if many {
         (REST, Duration::ZERO)
@@ -233,11 +233,11 @@ fn tidy(store: &OpenStore, settled_at: &mut Instant) -> Result<()> {
     store.forget_old_requests()
 }
 
-/// Removes checksums that count for nothing and makes them anew, until told to stop.
+/// Removes void checksums and computes them again, until told to stop.
 pub(crate) fn make_sums(store: &OpenStore) {
     while store.summing.wait(TIDY_INTERVAL) {
         for id in store.voided.all() {
-            // Nothing depends on it: a file that cannot be read is noticed by who reads it.
+            // Nothing depends on the result: if a file cannot be read, its readers get the error.
             let made = store.clear_voided(id).and_then(|()| store.sum_again(id));
             if let Err(error) = made {
                 tracing::debug!(%id, %error, "no checksums are made of a file");
@@ -250,7 +250,7 @@ pub(crate) fn make_sums(store: &OpenStore) {
 }
 
 impl OpenStore {
-    /// Ends the store once its path leads elsewhere: what it answers from then on would be missed where it is looked for.
+    /// Ends the store if its path leads elsewhere: later changes would be missing at the place where users expect them.
     fn check_place(&self) -> Result<()> {
         if self.directory.is_in_place(&self.layout) {
             return Ok(());
@@ -266,7 +266,7 @@ impl OpenStore {
         Err(error)
     }
 
-    /// Allocates what the journal will need soon, so that nobody who fills the disk meanwhile can end the store.
+    /// Allocates the next part of the journal in advance, so that other programs that fill the disk cannot end the store.
     fn allocate_journal(&self) {
         let ahead_bytes = self.headroom.journal_bytes();
         let allocate = || self.metadata.allocate_journal(ahead_bytes);
@@ -275,7 +275,7 @@ impl OpenStore {
         }
     }
 
-    /// Makes stable what nobody has touched for a while.
+    /// Makes data stable in files that no task has touched for a while.
     pub(crate) fn stabilise_neglected(&self, neglect: Duration) -> Result<()> {
         for id in self.dirty.neglected(neglect, usize::MAX) {
             if self.is_closing() {
@@ -283,7 +283,7 @@ impl OpenStore {
             }
             match self.stabilise_blocking(id) {
                 Ok(kept) => self.release_all_kept(&[(id, kept)])?,
-                // What is elsewhere may not be within reach; all the others are not to wait for it.
+                // Contents elsewhere may be unreachable; the other files must not wait for them.
                 Err(error) if self.is_elsewhere(id).unwrap_or_default() => {
                     tracing::debug!(%id, %error, "data elsewhere is not made stable now");
                 }
@@ -293,7 +293,7 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Takes the marks off files that are clean and have been left alone for a while.
+    /// Removes the marks of files that are clean and that no task has touched for a while.
     pub(crate) fn take_marks_off(&self, rest: Duration) -> Result<()> {
         loop {
             let clean = self.dirty.clean(rest, ROWS_A_BATCH);
@@ -316,13 +316,13 @@ impl OpenStore {
             }
             mutation.commit_local()?;
             if left {
-                // It is being written again.
+                // The file is being written again.
                 return Ok(());
             }
         }
     }
 
-    /// A write that failed for lack of space may have made a data file, of which the row says nothing; it is to go with the file.
+    /// A write that failed for lack of space may have created a data file. Records it in the row, so that it is removed with the file.
     fn note_made(&self, mutation: &mut Mutation<'_>, id: ObjectId) -> Result<()> {
         let Ok(row) = mutation.object(id) else {
             return Ok(());
@@ -337,7 +337,7 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Closes blocks of files that are still being written, where memory for more is getting short.
+    /// Closes blocks of files that are still being written, if memory for open blocks runs short.
     fn close_crowded(&self) -> Result<()> {
         for id in self.open_sums.crowded() {
             self.close_whole(id)?;
@@ -345,7 +345,7 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Makes every batch so far stable. Others go on committing meanwhile.
+    /// Makes every batch so far stable. Other tasks can commit meanwhile.
     pub(crate) fn persist_all(&self) -> Result<()> {
         let ticket = self.commits.committed();
         if ticket == self.commits.stable() {
@@ -354,7 +354,7 @@ impl OpenStore {
         self.persist_through(ticket)
     }
 
-    /// The same for somebody who has the store to itself.
+    /// The same for a caller that is the only user of the store.
     pub(crate) fn persist_alone(&self) -> Result<()> {
         let writer = self.writer.try_lock();
         let mut writer = writer.map_err(|_| vfs::Error::Io("the store is being changed".into()))?;

@@ -1,8 +1,8 @@
-//! Bytes of the store's own that make no sense.
+//! The error for stored bytes that cannot be decoded.
 //!
-//! What must never enter: where they lie.
+//! Not part of this module: where the bytes are stored.
 
-/// Bytes on disk that no writer of ours can have produced.
+/// Stored bytes that no version of this program can have written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a stored row is damaged: {0}")]
 pub struct Malformed(pub(crate) &'static str);

@@ -1,4 +1,4 @@
-//! An open store: its parts, and what holds them together. What it does stands in files by subject, each with an `impl` of its own.
+//! An open store: its parts and their connection. The operations are in other modules by subject, each with its own `impl`.
 
 use std::future::{Future, poll_fn};
 use std::path::Path;
@@ -39,21 +39,21 @@ use crate::wake_signal::WakeSignal;
 /// The key of the row that counts how often the store was opened.
 const OPENED_KEY: &[u8] = b"opened";
 
-/// A reader that is more than this many changes of locks behind learns only that it missed some.
+/// A reader that lags behind by more than this number of lock changes learns only that it missed some.
 const LOCK_CHANGES: usize = 1024;
 
-/// Everything of a store that is open, shared by its handles, operations under way, and its own threads.
+/// The state of an open store, shared by its handles, operations in progress, and its own threads.
 pub struct OpenStore {
     pub(crate) properties: Properties,
     pub(crate) slot: ReplicaSlot,
     verifier: u64,
     /// How often unstable data was lost elsewhere since the store was opened.
     losses: AtomicU64,
-    /// Says that there is more in [`OpenStore::recovered`].
+    /// Changes when [`OpenStore::recovered`] gets a new entry.
     pub(crate) found_lost: watch::Sender<u64>,
-    /// Where files have their data whose rows say so.
+    /// The place for the data of files whose rows name a placement.
     pub(crate) elsewhere: Option<Arc<dyn Elsewhere>>,
-    /// Whether rows may say so.
+    /// Whether rows may have placements.
     pub(crate) places: bool,
     /// How often the store was opened, this time included.
     opened: u64,
@@ -66,7 +66,7 @@ pub struct OpenStore {
     pub(crate) directory: Arc<Directory>,
     pub(crate) metadata: Metadata,
     pub(crate) writer: tokio::sync::Mutex<Writer>,
-    /// Set where other replicas keep the tree too: whether their clients may have a file open that loses its last name here.
+    /// Set if other replicas keep the tree: whether their clients may have a file open when it loses its last name here.
     pub(crate) keeps_removed: OnceLock<AtomicBool>,
     /// Whether other replicas know of changes made here.
     pub(crate) shared: AtomicBool,
@@ -75,14 +75,14 @@ pub struct OpenStore {
     pub(crate) unfetched: MarkedFiles,
     /// Files whose content the disk has changed.
     pub(crate) damaged: MarkedFiles,
-    /// Files whose rows of checksums count for nothing.
+    /// Files whose rows of checksums are void.
     pub(crate) voided: MarkedFiles,
     pub(crate) open_sums: OpenSums,
     pub(crate) incomplete: Incomplete,
     pub(crate) torn: MarkedFiles,
-    /// Of clients' requests.
+    /// Series of clients' requests.
     pub(crate) series: Series,
-    /// Who hears of changes.
+    /// The listener for changes.
     pub(crate) listener: OnceLock<Arc<dyn ChangeListener>>,
     /// See [`crate::OpenStore::lock_changes`].
     pub(crate) lock_changes: broadcast::Sender<ObjectId>,
@@ -110,7 +110,7 @@ pub struct OpenStore {
 }
 
 impl OpenStore {
-    /// Reads what every store has, and changes nothing.
+    /// Loads the state that every store has, without changes.
     pub(crate) fn load(
         options: &StoreOptions,
         layout: Layout,
@@ -219,8 +219,8 @@ impl OpenStore {
         })
     }
 
-    /// Makes a loaded store ready for changes. Nothing can be numbered before this; it also makes the
-    /// count of openings stable, and with it the write verifier.
+    /// Prepares a loaded store for changes. No numbers can be issued before this. Also makes the
+    /// count of openings stable, and so the write verifier.
     pub(crate) fn prepare_to_change(&self) -> vfs::Result<()> {
         let writer = self.writer.try_lock();
         let mut writer = writer.map_err(|_| Error::Io("the store is being changed".into()))?;
@@ -232,25 +232,25 @@ impl OpenStore {
         self.reserve_now(&mut writer)
     }
 
-    /// Whether other replicas keep the tree too, so that changes of it need a commit hook and are recorded.
+    /// Whether other replicas keep the tree, so that changes need a commit hook and are recorded.
     pub(crate) fn is_replicated(&self) -> bool {
         self.keeps_removed.get().is_some()
     }
 
-    /// What clients see of whether unstable data may have been lost.
+    /// The write verifier, by which clients detect that unstable data may have been lost.
     #[must_use]
     pub fn verifier(&self) -> WriteVerifier {
-        // Between slot and openings; no store is opened that many times.
+        // These bits lie between those of the slot and of the openings, whose count never reaches them.
         let losses = self.losses.load(Ordering::Acquire) & 0xffff;
         WriteVerifier((self.verifier ^ (losses << 32)).to_be_bytes())
     }
 
-    /// Unstable data was lost: the clients that have written some must write it again.
+    /// Notes that unstable data was lost: clients that wrote some must write it again.
     pub(crate) fn change_verifier(&self) {
         self.losses.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Waits for stable storage if operations do so before they are answered.
+    /// Waits for stable storage if operations have to wait for it before their answer.
     pub(crate) async fn settle(&self, ticket: Ticket) -> vfs::Result<()> {
         match self.commit {
             CommitMode::Sync => self.reach(ticket).await,
@@ -258,7 +258,7 @@ impl OpenStore {
         }
     }
 
-    /// Waits until a ticket is stable, for an operation whose whole answer waits for it.
+    /// Waits until a ticket is stable; for an operation that can do nothing else meanwhile.
     pub(crate) async fn reach(&self, ticket: Ticket) -> vfs::Result<()> {
         if can_block_in_place()
             && let Some(_leading) = self.commits.lead(ticket)
@@ -268,12 +268,12 @@ impl OpenStore {
         self.commits.wait(ticket, &self.health).await
     }
 
-    /// Whether the store's own threads have to come to an end.
+    /// Whether the store's own threads have to end.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Stable storage has failed: nothing works any more, and everybody who waits learns it.
+    /// Stable storage has failed: every later operation fails, and all waiting tasks get the error.
     pub(crate) fn fail(&self, reason: &str) -> Error {
         let error = self.health.fail(reason);
         self.commits.announce_failure();
@@ -284,8 +284,8 @@ impl OpenStore {
         NameHash::of(&self.tree.name_key, name)
     }
 
-    /// The latest time of a change that was made here since the store was opened, or by another replica as far as it was applied here;
-    /// 1970 when there was none.
+    /// The latest time of a change that was made here since the store was opened, or by another replica and applied here;
+    /// 1970 if there was none.
     pub(crate) fn latest_change(&self) -> Timestamp {
         *(self.latest_change.lock()).unwrap_or_else(PoisonError::into_inner)
     }
@@ -319,13 +319,13 @@ impl OpenStore {
     }
 }
 
-/// Whether the runtime has other threads, which go on with everything else while this one waits for the disk.
+/// Whether the runtime has other threads, which run all other tasks while this one waits for the disk.
 fn can_block_in_place() -> bool {
     let runtime = tokio::runtime::Handle::try_current();
     runtime.is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
-/// Runs work that may wait for the disk where it keeps nobody else waiting.
+/// Runs work that may wait for the disk on a thread where no other task waits for it.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> vfs::Result<T> + Send + 'static,
 ) -> vfs::Result<T> {
@@ -333,7 +333,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     done.map_err(|error| Error::Io(format!("the runtime ended: {error}")))?
 }
 
-/// Runs work to its end even if the caller goes away. Begins it right here: much of it never has to wait.
+/// Runs work to its end even if the caller is cancelled. Starts it on the caller's task: often it never has to wait.
 pub(crate) async fn detached<T: Send + 'static>(
     work: impl Future<Output = vfs::Result<T>> + Send + 'static,
 ) -> vfs::Result<T> {
@@ -381,10 +381,10 @@ pub(crate) fn metadata_error(layout: &Layout, error: &MetadataError) -> StoreErr
     }
 }
 
-/// The answer of an operation, where the store is only being opened.
+/// The error of opening a store for the error of an operation.
 pub(crate) fn opening_error(path: &Path, error: &Error) -> StoreError {
     match error {
-        // Nothing else has to wait then.
+        // At opening nothing else causes a delay.
         Error::Delay => StoreError::io("open", path, rustix::io::Errno::MFILE.into()),
         error => StoreError::Metadata {
             path: path.into(),
@@ -393,7 +393,7 @@ pub(crate) fn opening_error(path: &Path, error: &Error) -> StoreError {
     }
 }
 
-/// As many open files as wanted, but no more than half of what the process may have.
+/// The requested number of open files, but at most half of the process's limit.
 fn affordable(open_files: usize) -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let half = limit.map_or(usize::MAX, |limit| {
@@ -408,7 +408,7 @@ fn affordable(open_files: usize) -> usize {
     open_files.min(half)
 }
 
-/// Different each time a store is opened, and among the copies of a tree.
+/// The part of the write verifier that differs for each opening of a store and each copy of a tree.
 fn verifier(slot: ReplicaSlot, opened: u64) -> u64 {
     (u64::from(slot.0) << 48) | (opened & ObjectId::MAX_COUNTER)
 }

@@ -1,4 +1,4 @@
-//! Opens and byte-range locks as the file system offers them, and the files that live on by an open.
+//! Opens and byte-range locks as the file system offers them, and files that exist without a name because they are open.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +18,7 @@ use crate::rows::{ObjectRow, encode_denials, encode_locks, key};
 use crate::shares::Shares;
 use crate::space::Demand;
 
-/// How many orphans are looked at with one view of the table.
+/// How many orphans are read with one view of the table.
 const ORPHANS_A_PAGE: usize = 256;
 
 impl Operation {
@@ -41,16 +41,16 @@ impl Operation {
         }
         let mut shares = self.shares();
         let row = self.check_open(check, id, shares.held(id, owner), share)?;
-        // Removals decide under the same lock whether a file is open, so the row is still there.
+        // Removals check under the same lock whether a file is open, so the row still exists.
         shares.open(id, owner, share)?;
         Ok(row.attributes(id))
     }
 
-    /// The same for an open that denies nothing and is registered already: `before` is what [`crate::OpenStore::register_open`] returned.
-    /// What the owner had open before needs no permission, what was registered does.
+    /// The same for a registered open without denials: `before` is the result of [`crate::OpenStore::register_open`].
+    /// Access that the owner had before needs no permission, the registered access does.
     ///
     /// # Errors
-    /// As of [`vfs::FileSystem::open`].
+    /// As [`vfs::FileSystem::open`].
     pub async fn open_registered(
         &self,
         check: AccessCheck<'_>,
@@ -92,7 +92,7 @@ impl Operation {
         Ok(())
     }
 
-    /// Undoes [`crate::OpenStore::register_open`]: the open was refused.
+    /// Undoes [`crate::OpenStore::register_open`] after the open was refused.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage fails.
@@ -108,8 +108,8 @@ impl Operation {
         }
     }
 
-    /// Changes the opens of a file in a way that other replicas are told of, if the commit hook has nothing
-    /// against it.
+    /// Changes the opens of a file and records the change for other replicas, unless the commit hook
+    /// refuses.
     fn change_denials<T>(
         &self,
         mut mutation: Mutation<'_>,
@@ -127,7 +127,7 @@ impl Operation {
                 mutation.tell_of(id, Table::Denials, row)?;
                 mutation.commit(&Change::Object(touched))?;
             }
-            // Nobody else has the file, so nobody needs to hear.
+            // No other replica has the file, so no record is needed.
             Err(Error::Stale) => drop(mutation),
             Err(error) => return Err(error),
         }
@@ -135,7 +135,7 @@ impl Operation {
         Ok(outcome)
     }
 
-    /// [`vfs::FileSystem::lock`]. Nobody waits for stable storage, as locks do not survive a restart.
+    /// [`vfs::FileSystem::lock`]. Does not wait for stable storage.
     pub(crate) async fn lock(
         &self,
         id: ObjectId,
@@ -144,21 +144,21 @@ impl Operation {
         kind: LockKind,
     ) -> Result<()> {
         if self.is_replicated() {
-            // LOCK cannot say that a disk is full (RFC 8881, section 15.2): the client waits.
+            // LOCK cannot report a full disk (RFC 8881, section 15.2): the client has to retry.
             let mutation = self.begin(Demand::Change).await.map_err(wait_for_space)?;
             self.object(id)?.file()?;
             return self.change_locks(mutation, id, owner, |locks| {
                 locks.lock(id, owner, range, kind)
             });
         }
-        // The table's lock first: a removal takes it to forget the locks of what is gone.
+        // Take the table's lock first: a removal needs it to forget the locks of a removed object.
         let mut locks = self.locks();
         self.object(id)?.file()?;
         locks.lock(id, owner, range, kind)
     }
 
-    /// Changes what an owner has locked of a file in a way that other replicas are told of, if the commit hook has nothing
-    /// against it.
+    /// Changes the locks of an owner in a file and records the change for other replicas, unless the commit hook
+    /// refuses.
     fn change_locks(
         &self,
         mut mutation: Mutation<'_>,
@@ -166,7 +166,7 @@ impl Operation {
         owner: &LockOwner,
         change: impl FnOnce(&mut Locks) -> Result<()>,
     ) -> Result<()> {
-        // Any other operation that changes them holds the writer's lock too.
+        // All other operations that change locks hold the writer's lock, too.
         let mut tried = self.locks().alone(id, owner);
         change(&mut tried)?;
         let held = tried.of(id).to_vec();
@@ -199,7 +199,7 @@ impl Operation {
 }
 
 impl OpenStore {
-    /// What an open needs, whose owner has `held` already.
+    /// Checks an open of an owner that has `held` already; returns the row.
     fn check_open(
         &self,
         check: AccessCheck<'_>,
@@ -215,12 +215,12 @@ impl OpenStore {
         Ok(row)
     }
 
-    /// Registers an open that denies nothing and whose permission another replica decides about, before it does so. From
-    /// here on a removal that is applied keeps the file for it; of the file itself nothing need be here yet. Returns
+    /// Registers an open without denials before another replica decides about its permission. From
+    /// here on a removal by an applied update keeps the file for it; the file need not exist here yet. Returns
     /// what the owner had open before, for [`crate::Operation::take_back_open`].
     ///
     /// # Errors
-    /// [`vfs::Error::ShareDenied`] and [`vfs::Error::Delay`] as of [`vfs::FileSystem::open`].
+    /// [`vfs::Error::ShareDenied`] and [`vfs::Error::Delay`] as in [`vfs::FileSystem::open`].
     pub fn register_open(
         &self,
         id: ObjectId,
@@ -233,7 +233,7 @@ impl OpenStore {
         Ok(before)
     }
 
-    /// Whether other replicas have to be told when an owner's open changes, as `denials` decides from what
+    /// Whether a change of an owner's open has to be recorded for other replicas; `denials` decides this from what
     /// the owner holds.
     fn tells_of(&self, id: ObjectId, owner: &OpenOwner, denials: impl Fn(Share) -> bool) -> bool {
         self.is_replicated() && {
@@ -250,7 +250,7 @@ impl OpenStore {
     /// [`vfs::FileSystem::end_reclaim`].
     pub(crate) async fn end_reclaim(&self) -> Result<()> {
         {
-            // Under the lock, so that no removal under way still makes an orphan of what is not open.
+            // Under the writer's lock, so that no removal in progress still keeps a file that is not open.
             let _mutation = self.begin_maintenance().await?;
             self.reclaiming.store(false, Ordering::Release);
         }
@@ -289,12 +289,12 @@ impl OpenStore {
     }
 }
 
-/// What a share denies to others: reading, writing.
+/// Which access a share denies to others: reading, writing.
 fn denied(share: Share) -> (bool, bool) {
     (share.deny_read, share.deny_write)
 }
 
-/// Permission for what an open adds to what the owner has.
+/// Checks the permission for the access that an open adds to what the owner has.
 fn check_share(
     check: AccessCheck<'_>,
     id: ObjectId,
@@ -304,7 +304,7 @@ fn check_share(
 ) -> Result<()> {
     let who = check.credentials();
     let reads = share.read && !held.read;
-    // A caller that keeps others from reading needs more than the right to read: else any user could
+    // Denying reads to others needs more than read permission: otherwise any user could
     // lock out any other.
     let writes = (share.write && !held.write) || (share.deny_read && !held.deny_read);
     if (reads && !may_read(who, id, row)) || (writes && !may_write(who, id, row)) {

@@ -1,7 +1,7 @@
-//! One operation at an open store, with the commit hook that it brings.
+//! One operation on an open store, with its commit hook.
 //!
-//! What changes rows that replicas keep too is done by an [`Operation`]; what belongs to this copy alone is done by
-//! [`OpenStore`] itself.
+//! An [`Operation`] changes replicated rows; [`OpenStore`] itself changes what belongs to this copy
+//! only.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -14,7 +14,7 @@ use crate::mutation::{Mutation, wait_for_space};
 use crate::open_store::{OpenStore, detached};
 use crate::space::Demand;
 
-/// An open store, and the hook that is asked before what is changed through this is committed.
+/// An open store, and the hook that is called before changes through this value are committed.
 #[derive(Clone)]
 pub struct Operation {
     pub(crate) store: Arc<OpenStore>,
@@ -36,7 +36,7 @@ impl Operation {
         Ok(mutation.asking(self.hook.clone()))
     }
 
-    /// The same for what gives something back, and is never refused for good: a caller without space comes again.
+    /// The same for an operation that frees something and is never refused permanently: without space the client has to retry.
     pub(crate) async fn begin_release(&self) -> Result<Mutation<'_>> {
         self.begin(Demand::Removal).await.map_err(wait_for_space)
     }
@@ -47,8 +47,8 @@ impl Operation {
         Ok(mutation.asking(self.hook.clone()))
     }
 
-    /// Changes the data of a file, to the end even if the caller that waits for it goes away: half of it must not be left
-    /// behind, and the hook hears of the end.
+    /// Changes the data of a file. The change runs to its end even if the waiting caller is cancelled: it must not be left half
+    /// done, and the hook is called at its end.
     pub(crate) async fn change_data<T, F>(
         &self,
         id: ObjectId,
@@ -73,7 +73,7 @@ impl Operation {
     }
 }
 
-/// What is said of a change of a replicated tree for which nobody answers.
+/// The error of a change of a replicated tree without a commit hook.
 pub(crate) fn no_hook() -> Error {
     Error::Io("a change that replicas keep was made without a commit hook; please report it".into())
 }

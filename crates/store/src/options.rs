@@ -1,4 +1,4 @@
-//! What can be chosen when a store is opened or made.
+//! Options for opening and creating a store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::data::Elsewhere;
 /// When an operation is answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommitMode {
-    /// After it is on stable storage, as RFC 8881 wants; unstable writes excepted.
+    /// After it is on stable storage, as RFC 8881 requires; except for unstable writes.
     #[default]
     Sync,
-    /// Before; it gets there within about a second. The end of the process loses nothing, the end of
-    /// the machine loses that second, never more and never in the middle. COMMIT and stable writes
+    /// Before that; it becomes stable within about a second. If the process ends, nothing is lost. If the machine
+    /// fails, at most the last second is lost, never more, and never a part of an operation. COMMIT and stable writes
     /// still wait.
     Async,
 }
 
-/// How much storage is kept back, so that things can be removed from a full disk.
+/// How much storage is reserved, so that files can be removed from a full disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reserve {
     /// 2 % of the file system below, at least 32 MiB and at most 256 MiB, but never more than a quarter of it.
@@ -30,7 +30,7 @@ pub enum Reserve {
     Bytes(u64),
 }
 
-/// How a store works. The same directory can be opened with other options next time.
+/// Options of a store. The next opening of the directory can use other options.
 #[derive(Clone)]
 pub struct StoreOptions {
     /// The directory that holds, or will hold, the whole store.
@@ -39,24 +39,24 @@ pub struct StoreOptions {
     pub commit: CommitMode,
     /// Memory for rows read from disk, in bytes; at least 1 MiB.
     pub cache_bytes: u64,
-    /// The most data files kept open, at least 16.
+    /// The maximum number of open data files; at least 16.
     pub open_files: usize,
-    /// Whether contents have checksums, with which every read is compared (decision 0017). Once they have them again, what counts is made
-    /// anew behind the start.
+    /// Whether contents have checksums, which are verified at every read (decision 0017). When they are turned on again, the old ones are
+    /// void and are computed again after the start.
     pub checksums: bool,
-    /// What is kept back of the storage.
+    /// The reserved storage.
     pub reserve: Reserve,
-    /// The largest number of names of one object other than a directory.
+    /// The maximum number of names of one object other than a directory.
     pub max_links: u32,
-    /// Tells the times written into objects.
+    /// The clock for the times written into objects.
     pub clock: Arc<dyn Clock>,
-    /// Where the data of new files goes, and that of others is, if not into data files of the store. A store that once had
-    /// such a place is opened with one ever after.
+    /// Another place than data files of the store for the data of new files, and of existing files whose rows say so. A store that
+    /// once had such a place must always be opened with one.
     pub elsewhere: Option<Arc<dyn Elsewhere>>,
 }
 
 impl StoreOptions {
-    /// Everything as recommended, for a store in `directory`.
+    /// The recommended options for a store in `directory`.
     #[must_use]
     pub fn new(directory: impl Into<PathBuf>) -> StoreOptions {
         StoreOptions {
@@ -73,12 +73,12 @@ impl StoreOptions {
     }
 }
 
-/// What a new store starts with.
+/// The initial values of a new store.
 #[derive(Clone, Debug)]
 pub struct NewStore {
-    /// The tree to be a copy of; `None` draws a new tree at random.
+    /// The tree of which this is a copy; `None` generates a new tree at random.
     pub tree: Option<TreeIdentity>,
-    /// The place of this replica; slot 0 belongs to no replica.
+    /// The slot of this replica; slot 0 belongs to no replica.
     pub slot: ReplicaSlot,
     /// Permission bits of the root directory.
     pub root_mode: u32,
@@ -100,12 +100,12 @@ impl Default for NewStore {
     }
 }
 
-/// What all copies of a tree have in common.
+/// The identity that all copies of a tree share.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TreeIdentity {
-    /// Shown to clients.
+    /// Visible to clients.
     pub fs_id: FsId,
-    /// Key of the hash behind directory cookies. Kept from clients, or they could make names that
+    /// The key of the hash in directory cookies. Kept secret from clients, since it would let them create names that
     /// collide.
     pub name_key: [u8; 16],
 }

@@ -1,10 +1,10 @@
-//! Files that live on without a name because somebody has them open, and where each is at home.
+//! Files that exist without a name because they are open, and the home of each.
 //!
-//! The replica that removed a file is the home of what is left of it: what clients of all sites do through their
-//! opens is done there. A replica whose own clients have the file open keeps it too. Who may still have a
-//! file of this home open at another replica is not known here: the owner of the store says when such a file may go.
+//! The replica that removed a file is its home: operations of clients of all sites through their
+//! opens are done there. A replica whose own clients have the file open keeps it, too. The store does not know which other
+//! replicas still have a file of this home open: the owner of the store says when such a file may be removed.
 //!
-//! The table of orphans in memory; the rows on the disk say the same and come first.
+//! The table of orphans is in memory; the rows on disk have the same content and are changed first.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ use crate::metadata::{Metadata, MetadataError, Table};
 use crate::open_store::OpenStore;
 use crate::rows::{encode_locks, key};
 
-/// At most this many orphans go in one batch.
+/// The maximum number of orphans removed in one batch.
 const BURIED_AT_ONCE: usize = 256;
 
 /// One file without a name.
@@ -27,11 +27,11 @@ struct Orphan {
     home: ReplicaSlot,
     /// It was open here, or might be reclaimed, when it lost its name.
     was_held: bool,
-    /// Its home is lost, and the own copy has gone on without it.
+    /// Its home is lost, and this copy continues without it.
     alone: bool,
 }
 
-/// An orphan whose home is lost, in its row behind the home.
+/// The byte after the home in the row of an orphan whose home is lost.
 const ALONE: u8 = 1;
 
 /// The row of an orphan.
@@ -44,9 +44,9 @@ pub(crate) fn row_of_orphan(home: ReplicaSlot, alone: bool) -> Vec<u8> {
 /// All files without a name.
 pub(crate) struct Orphans {
     all: Mutex<BTreeMap<ObjectId, Orphan>>,
-    /// How many there are, for those who look before every operation.
+    /// The number of orphans, for a fast check before every operation.
     count: AtomicUsize,
-    /// Counts what may change which of them clients of this replica have open.
+    /// Counts events that may change which orphans clients of this replica have open.
     version: AtomicU64,
     /// Counts every change.
     changes: watch::Sender<u64>,
@@ -63,7 +63,7 @@ impl Orphans {
             let Ok(id) = key::parse_object(row.key()) else {
                 continue;
             };
-            // Rows of an older program name no home.
+            // Rows of an older program contain no home.
             let mut fields = Fields::new(row.value());
             let home = fields.u16().map_or(own, ReplicaSlot);
             let orphan = Orphan {
@@ -85,7 +85,7 @@ impl Orphans {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a change that says whether it may concern opens of clients here.
+    /// Makes a change; `change` returns whether it may concern opens of clients here.
     fn change(&self, change: impl FnOnce(&mut BTreeMap<ObjectId, Orphan>) -> bool) {
         let mut all = self.lock();
         let concerns_opens = change(&mut all);
@@ -97,7 +97,7 @@ impl Orphans {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// A file has lost its last name.
+    /// Adds a file that has lost its last name.
     pub(crate) fn add(&self, id: ObjectId, home: ReplicaSlot, was_held: bool) {
         let orphan = Orphan {
             home,
@@ -110,7 +110,7 @@ impl Orphans {
         });
     }
 
-    /// The own copy goes on without the home.
+    /// Notes that this copy continues without the home.
     fn go_on_alone(&self, id: ObjectId) {
         self.change(|all| {
             if let Some(orphan) = all.get_mut(&id) {
@@ -131,7 +131,7 @@ impl Orphans {
         });
     }
 
-    /// Opens of such files have changed.
+    /// Notes that opens of orphans have changed.
     pub(crate) fn note_opens(&self) {
         self.change(|_| true);
     }
@@ -175,7 +175,7 @@ impl OpenStore {
             .is_some_and(|keeps_removed| keeps_removed.load(Ordering::Acquire))
     }
 
-    /// A file without a name was closed, or is not reclaimed: it goes, unless others may have it open.
+    /// Removes files without a name that were closed or not reclaimed, unless other replicas may have them open.
     pub(crate) async fn let_go(&self, ids: &[ObjectId]) -> Result<()> {
         let elsewhere = self.others_may_have_open();
         let undecided = |id: &&ObjectId| elsewhere && self.orphans.home(**id) == Some(self.slot);
@@ -185,8 +185,8 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Lets files without a name go that no other replica has open: those that are not open here, and that nobody may
-    /// reclaim here.
+    /// Removes those of these files that are not open here and that no client may reclaim here. No other replica has
+    /// them open.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage fails.
@@ -208,7 +208,7 @@ impl OpenStore {
             match mutation.object(id) {
                 Ok(row) if row.links > 0 => continue,
                 Ok(_) => self.discard(&mut mutation, id)?,
-                // Somebody else was faster, or its rows never came here.
+                // Another task removed it first, or its rows never came here.
                 Err(Error::Stale) => {}
                 Err(error) => return Err(error),
             }
@@ -221,8 +221,8 @@ impl OpenStore {
         Ok(())
     }
 
-    /// From here on, and after a restart too, the own copy is what there is of a removed file: its home is lost. Of its locks those of
-    /// clients that `is_here` knows stay: what others have locked at other replicas they do not give back here.
+    /// From here on, also after a restart, this copy of a removed file is the authoritative one: its home is lost. Only locks of
+    /// clients that `is_here` accepts stay: other clients locked at other replicas and will not unlock here.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage fails.
@@ -231,7 +231,7 @@ impl OpenStore {
         let Some(home) = self.orphans.home(file) else {
             return Ok(());
         };
-        // The table's lock is not held while others are asked.
+        // The table's lock is not held while `is_here` is called.
         let mut held = self.locks().of(file).to_vec();
         held.retain(|held| is_here(&held.owner.client));
         let row = row_of_orphan(home, true);
@@ -249,11 +249,11 @@ impl OpenStore {
         mutation.commit_local().map(|_| ())
     }
 
-    /// Those that clients of this replica have open, or may yet reclaim, no matter who removed them;
-    /// and the [`crate::OpenStore::orphans_version`] that this has at least.
+    /// The files without a name that clients of this replica have open or may reclaim, no matter which replica removed them.
+    /// Their [`crate::OpenStore::orphans_version`] is at least the returned number.
     #[must_use]
     pub fn orphans_held(&self) -> (u64, Vec<ObjectId>) {
-        // First, so that what is told is never older than its number.
+        // Read the version first, so that the list is never older than its number.
         let version = self.orphans.version();
         let reclaiming = self.is_reclaiming();
         let all = self.orphans.all();

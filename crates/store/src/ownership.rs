@@ -1,23 +1,23 @@
-//! POSIX rules about who may change a mode, an owner or a time, and what happens to set-id bits.
+//! POSIX rules for changes of modes, owners and times, and for set-id bits.
 //!
-//! Pure functions of what is and what is wanted. They follow Linux where POSIX leaves a choice, as
-//! that is what the clients' own file systems do.
+//! Pure functions of the current and the requested attributes. They follow Linux where POSIX leaves a choice, like
+//! the clients' own file systems.
 
 use vfs::permission::{MODE_MASK, SET_GROUP_ID, SET_USER_ID, WRITE, allows, is_owner};
 use vfs::{Attributes, Credentials, Error, Result, SetAttributes, SetTime};
 
-/// Execution by the group; without it a set-group-id bit on a file does not make programs run as the
-/// group, and stays through changes that clear it otherwise.
+/// Execute permission of the group. Without it a set-group-id bit on a file does not make programs run as the
+/// group, and changes that normally clear the bit leave it.
 const GROUP_EXECUTE: u32 = 0o010;
 
-/// A file's mode after somebody who is not the superuser has written to it.
+/// A file's mode after a write by a user other than the superuser.
 pub(crate) fn strip_set_id(mode: u32, member_of_group: bool) -> u32 {
     let group_bit = mode & GROUP_EXECUTE != 0 || !member_of_group;
     mode & !SET_USER_ID & !if group_bit { SET_GROUP_ID } else { 0 }
 }
 
-/// The mode that `who` can give to an object of `group`: the set-group-id bit only within one's own
-/// groups.
+/// The mode that `who` may give to an object of `group`: the set-group-id bit only for a group of
+/// `who`.
 pub(crate) fn settable_mode(who: &Credentials, group: u32, wanted: u32) -> u32 {
     let foreign = !who.is_root() && !who.is_member(group);
     wanted & MODE_MASK & !if foreign { SET_GROUP_ID } else { 0 }
@@ -57,7 +57,7 @@ pub(crate) fn mode_after(who: &Credentials, now: &Attributes, set: &SetAttribute
         Some(wanted) => settable_mode(who, group, wanted),
         None => now.mode,
     };
-    // A program must not run as somebody it was given to; for the superuser too.
+    // A program must not run as its new owner after a change of ownership, not even by the superuser.
     let given_away = (set.owner.is_some() || set.group.is_some()) && !now.is_directory();
     if given_away {
         strip_set_id(mode, who.is_root() || who.is_member(group))
@@ -165,7 +165,7 @@ mod tests {
             mode_after(&Credentials::root(), &file(0o6755), &chgrp),
             0o755
         );
-        // A set-group-id bit without execution by the group only marks mandatory locking.
+        // Without execute permission of the group, a set-group-id bit only marks mandatory locking.
         assert_eq!(
             mode_after(&Credentials::root(), &file(0o6745), &chgrp),
             0o2745

@@ -1,9 +1,9 @@
-//! Update records: the rows that one operation changed, for replicas that will apply the same.
+//! Update records: the rows that one operation changed, for replicas that apply the same changes.
 //!
-//! A record lies in the same batch as the rows it describes, so a crash leaves both or neither. Its
-//! position is never used again, not even when an unsynchronised tail of records was lost. Rows that
-//! only say how this copy works (marks, reservations, leftovers) are not recorded. Nothing is sent
-//! from here.
+//! A record is in the same batch as the rows it describes, so after a crash both exist or neither. Its
+//! position is never used again, not even if an unstable tail of records was lost. Rows that
+//! concern only this copy (marks, reservations, leftovers) are not recorded. This module sends
+//! nothing.
 
 use bytes::{BufMut, Bytes};
 use fields::Fields;
@@ -15,32 +15,32 @@ use crate::rows::{ObjectRow, key};
 
 const VERSION: u8 = 2;
 
-/// One row as it is after an operation.
+/// One row after an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowChange {
     /// The table's tag, as in `docs/disk-format.md`.
     pub table: u8,
     /// The row's key within the table.
     pub key: Bytes,
-    /// The row, or `None` when it is gone.
+    /// The row, or `None` when it was removed.
     pub value: Option<Bytes>,
 }
 
-/// What a row of an update is about, as far as those have to know who carry updates.
+/// The subject of a row of an update, as far as code that transfers updates needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowSubject {
     /// The attributes of an object.
     Object(ObjectId),
-    /// One of the names of an object, seen from it.
+    /// One of the names of an object.
     Link(ObjectId),
     /// An extended attribute of an object.
     Xattr(ObjectId),
-    /// That data of a file has not come.
+    /// The mark that data of a file is missing.
     Incomplete(ObjectId),
 }
 
 impl RowChange {
-    /// What the row is about; `None` for a row of another kind, or one that no store makes.
+    /// The subject of the row; `None` for a row of another kind, or an invalid row.
     #[must_use]
     pub fn subject(&self) -> Option<RowSubject> {
         let about = match Table::from_tag(self.table)? {
@@ -58,15 +58,15 @@ impl RowChange {
 /// All rows that one operation changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpdateRecord {
-    /// Its place among all updates of this store, growing with gaps.
+    /// Its position among all updates of this store; positions grow and have gaps.
     pub position: u64,
-    /// What the commit hook wrote into it.
+    /// The note of the commit hook.
     pub note: Bytes,
     /// The rows, each at most once.
     pub changes: Vec<RowChange>,
 }
 
-/// A record while its operation is being put together.
+/// A record under construction.
 #[derive(Default)]
 pub(crate) struct Draft(Vec<u8>);
 
@@ -103,7 +103,7 @@ impl Draft {
 }
 
 impl RowChange {
-    /// The file whose row this is, and its size there; `None` for every other row, and for one that is gone.
+    /// The file and its size, if this is the row of a file; `None` for all other and for removed rows.
     pub(crate) fn file_size(&self) -> Option<(ObjectId, u64)> {
         let (id, row) = self.object()?;
         row.file().is_ok().then_some((id, row.size))
@@ -129,7 +129,7 @@ impl RowChange {
 }
 
 impl UpdateRecord {
-    /// The object that this update made: it has one name, and had none before.
+    /// The object that this update created: it has one name now, and had none before.
     pub(crate) fn made(&self) -> Option<ObjectId> {
         let links = || self.changes.iter().filter_map(RowChange::link);
         let mut named = links().filter(|(_, added)| *added);

@@ -1,10 +1,10 @@
-//! What happens between opening the rows and serving: putting right what a crash left.
+//! Crash recovery, between opening the rows and serving.
 //!
 //! Dirty files may have lost unstable data. Clients that wrote it will write it again, because the write
-//! verifier has changed; for all others the file gets a new version, so that nobody trusts a cache
-//! filled before the crash. Where other replicas know of the file, that version is theirs to agree on, so
-//! the file is listed instead ([`crate::OpenStore::recovered`]). What was promised to be stable and was only kept among the rows is put into
-//! the data file.
+//! verifier has changed. For other clients the file gets a new version, so that no cache from before the crash
+//! stays valid. If other replicas know the file, all replicas have to agree on that version, so
+//! the file is listed instead ([`crate::OpenStore::recovered`]). Data that was reported as stable but was only kept in rows is written
+//! to the data file.
 
 use std::sync::atomic::Ordering;
 
@@ -19,22 +19,22 @@ use crate::open_store::OpenStore;
 use crate::operation::Operation;
 use crate::rows::key;
 
-/// What the mark of a file says of it.
+/// The meaning of a file's mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mark {
-    /// It was being written.
+    /// The file was being written.
     Plain,
     /// Only another primary's data was being written.
     Foreign,
-    /// It was being written, and its data file was there for good.
+    /// The file was being written, and its data file existed permanently.
     Stored,
 }
 
-/// How many marks are looked at with one view of the table.
+/// How many marks are read with one view of the table.
 const MARKS_A_PAGE: usize = 256;
 
 impl OpenStore {
-    /// Treats every file that was marked dirty when the store was last left.
+    /// Recovers every file that was marked dirty when the store stopped.
     pub(crate) fn recover_dirty_files(&self) -> Result<()> {
         let mut recovered = 0_u64;
         let mut from = Vec::new();
@@ -53,7 +53,7 @@ impl OpenStore {
             recovered += page.len() as u64;
         }
         if recovered > 0 {
-            // A mark says no more than that: to open a new file leaves one, too.
+            // A mark says no more than that: opening a new file leaves one, too.
             tracing::info!(
                 "data that was not stable when the store was left may be lacking in {}; \
                  what was answered as stable is there, and clients send the rest again",
@@ -78,7 +78,7 @@ impl OpenStore {
         .collect()
     }
 
-    /// Data that survived in the page cache counts as stable from here on, so it has to be. One call
+    /// Makes all data stable: data that survived in the page cache counts as stable from here on. One call
     /// for all files is cheaper than one for each.
     pub(crate) fn sync_everything_below(&self) -> Result<()> {
         let synced = rustix::fs::syncfs(self.directory.data());
@@ -86,7 +86,7 @@ impl OpenStore {
     }
 
     fn recover(&self, id: ObjectId, mark: Mark) -> Result<()> {
-        // Nobody else knows the store yet, so nobody can be changing rows.
+        // No other task uses the store yet, so no task can be changing rows.
         let idle = self.begin_if_idle()?;
         let mut mutation = idle.ok_or(Error::Io("the store is being changed".into()))?;
         let size = match mutation.object(id) {
@@ -118,7 +118,7 @@ impl OpenStore {
             }
             if self.shared.load(Ordering::Relaxed) {
                 mutation.put_quietly(id, &row);
-                // Others may have what is lost here, under the version that it has.
+                // Other replicas may have the lost data, under the file's current version.
                 if mark != Mark::Foreign && !is_lost {
                     mutation.mark(Table::Recovered, id);
                 }
@@ -128,7 +128,7 @@ impl OpenStore {
                 mutation.touch(id, Touch::Content)?;
             }
         }
-        // What a crash has torn is not what the disk has changed.
+        // Otherwise blocks torn by the crash would be reported as changed by the disk.
         if self.has_sums(id)? {
             self.void_sums(&mut mutation, id);
         }
@@ -136,7 +136,7 @@ impl OpenStore {
         mutation.commit_local().map(|_| ())
     }
 
-    /// Whether a data file that was there for good is not there. Nothing is missing of nothing.
+    /// Whether a data file that existed permanently is missing. An empty file lacks nothing.
     pub(crate) fn has_lost_data(&self, id: ObjectId, size: u64) -> Result<bool> {
         let stored = self.object(id)?.file()?.stored;
         let exists = self.files.exists(id);
@@ -144,7 +144,7 @@ impl OpenStore {
         Ok(size > 0 && stored && !exists)
     }
 
-    /// From now on nothing of a file is shown to anybody, as part of it, or all, is gone.
+    /// Makes a file unreadable from now on, because some or all of its data is gone.
     fn give_up_data(&self, mutation: &mut Mutation<'_>, id: ObjectId) {
         let (called, place) = (self.called(id), self.layout.data_file(id));
         tracing::error!(
@@ -155,8 +155,8 @@ impl OpenStore {
         mutation.then(move |store, _| store.damaged.add(id));
     }
 
-    /// Files whose unstable data a crash of this copy may have lost, and whose version no longer says what
-    /// their data is. Each stays on the list until [`crate::Operation::renew`] or its removal.
+    /// Files whose unstable data a crash of this copy may have lost, so that their version no longer identifies
+    /// their data. Each stays on the list until [`crate::Operation::renew`] or its removal.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.
@@ -169,11 +169,11 @@ impl OpenStore {
 }
 
 impl Operation {
-    /// Gives such a file a new version, which is a [`crate::Change::Data`] like any other and marks all
-    /// of its data as unshipped; one that is gone is taken off the list.
+    /// Gives such a file a new version. The change is an ordinary [`crate::Change::Data`] and marks all
+    /// of its data as unshipped. A file that is gone is removed from the list.
     ///
     /// # Errors
-    /// What the commit hook returns; [`vfs::Error::Io`] when storage fails.
+    /// Errors of the commit hook; [`vfs::Error::Io`] when storage fails.
     pub async fn renew(&self, id: ObjectId) -> Result<()> {
         let mut mutation = self.begin_maintenance().await?;
         mutation.unmark(Table::Recovered, id);

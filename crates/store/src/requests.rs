@@ -1,8 +1,8 @@
-//! What clients' requests have done: written in the batch of the change, so that a repeat is recognised whenever it comes.
+//! The results of clients' requests, written in the batch of the change, so that a repeat is recognised at any time.
 //!
-//! There is one row for each series of requests, with its last one that changed something; other replicas get it with the
-//! change. Rows go when nobody asks for them again; the caller, which knows the clients, says when. However many are left,
-//! their number is bounded: those that were written longest ago go first. What must never enter: who the clients are.
+//! There is one row for each series of requests, with its last request that changed something; other replicas get it with the
+//! change. Rows are removed when no client will repeat the request; the caller, which knows the clients, decides that. Their
+//! number is bounded in any case: the oldest rows are removed first. Not part of this module: who the clients are.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,28 +18,28 @@ use crate::operation::Operation;
 use crate::rows::{Effect, RequestRow};
 use crate::space::Demand;
 
-/// At most this many series are remembered: a thousand clients that each use 64 at once.
+/// The maximum number of series: a thousand clients with 64 concurrent requests each.
 const SERIES_MAX: u64 = 1 << 16;
 
-/// When there are more, only this many stay.
+/// Above the maximum, this number of series stays.
 const SERIES_KEPT: u64 = SERIES_MAX / 4 * 3;
 
-/// Rows removed in one batch. Small, so that nobody waits for it.
+/// Rows removed in one batch; few, so that no operation waits long for it.
 const ROWS_A_BATCH: usize = 64;
 
-/// How many series are remembered, and the age of the row that is written next. The time of day would not do: it may be set.
+/// The number of series, and the age of the next row. The time of day is not used: it may be set back.
 #[derive(Debug, Default)]
 pub(crate) struct Series {
     rows: AtomicU64,
     next_age: AtomicU64,
-    /// `next_age` when rows were asked to grow older last; 0 if they never were.
+    /// The value of `next_age` at the last call that aged rows; 0 before the first.
     aged: AtomicU64,
 }
 
 impl Series {
     /// # Errors
-    /// Where the operating system refuses to read. A row that is damaged is as good as none; the check of the store
-    /// tells of it.
+    /// When the operating system cannot read. A damaged row is treated as missing; the check of the store
+    /// reports it.
     pub(crate) fn load(metadata: &Metadata) -> std::result::Result<Series, MetadataError> {
         let (mut rows, mut newest) = (0, 0);
         for row in metadata.view().scan(Table::Requests, &[], &[]) {
@@ -71,7 +71,7 @@ impl Series {
         self.rows.load(Ordering::Relaxed) > SERIES_MAX
     }
 
-    /// How many series are remembered.
+    /// The number of series.
     pub(crate) fn len(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
     }
@@ -81,20 +81,20 @@ impl Series {
     }
 }
 
-/// How an operation that a request asks for begins.
+/// The start of an operation for a request.
 #[allow(
     clippy::large_enum_variant,
     reason = "it is taken apart where it is returned"
 )]
 pub(crate) enum Begun<'s> {
-    /// With changes to be made.
+    /// It has to be carried out.
     New(Mutation<'s>),
-    /// It was carried out before; that is on stable storage.
+    /// It was carried out before; its result is on stable storage.
     Done(Effect),
 }
 
 impl Effect {
-    /// The change of the one directory, or object, that was changed.
+    /// The change of the only directory or object that was changed.
     pub(crate) fn change(self) -> Result<DirectoryChange> {
         match self {
             Effect::Changed(change) => Ok(change),
@@ -102,7 +102,7 @@ impl Effect {
         }
     }
 
-    /// The changes of the directories that a renaming changed.
+    /// The changes of the two directories of a rename.
     pub(crate) fn changes(self) -> Result<(DirectoryChange, DirectoryChange)> {
         match self {
             Effect::Renamed(source, target) => Ok((source, target)),
@@ -111,18 +111,18 @@ impl Effect {
     }
 }
 
-/// A request's digest says what it asks for, so no other kind of effect can be its own.
+/// The error for an effect of another kind: a request's digest covers its kind, so this cannot happen.
 fn other() -> Error {
     Error::Io("a request is on record with another effect than it can have".into())
 }
 
 impl Operation {
-    /// Starts an operation that a request may ask for, unless it was carried out before.
+    /// Starts an operation for a request, unless the request was carried out before.
     ///
     /// # Errors
-    /// Those of [`OpenStore::begin`]; [`Error::NotCarriedOut`] for a mere repeat of what was not.
+    /// As [`OpenStore::begin`]; [`Error::NotCarriedOut`] for a pure repeat of a request that was not carried out.
     pub(crate) async fn begin_once(&self, who: &Credentials, demand: Demand) -> Result<Begun<'_>> {
-        // A repeat is answered on a full disk, too.
+        // A repeat is answered even on a full disk.
         if let Some(effect) = self.earlier_of(who).await? {
             return Ok(Begun::Done(effect));
         }
@@ -130,7 +130,7 @@ impl Operation {
         let Some(request) = &who.request else {
             return Ok(Begun::New(mutation));
         };
-        // The same may have been under way meanwhile.
+        // The same request may have been in progress meanwhile.
         match self.effect_of(request)? {
             None => Ok(Begun::New(mutation)),
             Some(effect) => {
@@ -143,17 +143,17 @@ impl Operation {
 }
 
 impl OpenStore {
-    /// What the request behind an operation has done before, once that is on stable storage.
+    /// The earlier result of an operation's request, once it is on stable storage.
     ///
     /// # Errors
-    /// [`Error::NotCarriedOut`] for a mere repeat of what was not.
+    /// [`Error::NotCarriedOut`] for a pure repeat of a request that was not carried out.
     pub(crate) async fn earlier_of(&self, who: &Credentials) -> Result<Option<Effect>> {
         self.health.check()?;
         let Some(request) = &who.request else {
             return Ok(None);
         };
         if request.repeat_only {
-            // Whatever was about to be committed is by then.
+            // Operations that were about to commit have committed once the lock is free.
             drop(self.writer.lock().await);
         }
         let effect = self.effect_of(request)?;
@@ -165,7 +165,7 @@ impl OpenStore {
         Ok(effect)
     }
 
-    /// The object that an earlier execution of a request has made, as it is now.
+    /// The current state of the object that an earlier execution of a request created.
     ///
     /// # Errors
     /// [`Error::Removed`] if it has been removed since.
@@ -189,7 +189,7 @@ impl OpenStore {
         Ok(row.and_then(|row| row.effect_of(request)))
     }
 
-    /// A row that the disk has changed is as good as none.
+    /// The row of a series; a damaged row is treated as missing.
     fn request_row(&self, series: &[u8]) -> Result<Option<RequestRow>> {
         let row = self.metadata.row(Table::Requests, series)?;
         let row = row.map(|row| RequestRow::decode(&row)).transpose();
@@ -199,7 +199,7 @@ impl OpenStore {
         }))
     }
 
-    /// Removes what was written longest ago, when there is too much.
+    /// Removes the oldest rows when there are too many.
     pub(crate) fn forget_old_requests(&self) -> Result<()> {
         if !self.series.is_full() {
             return Ok(());
@@ -211,7 +211,7 @@ impl OpenStore {
         self.remove_requests(&found)
     }
 
-    /// Removes what requests of these groups have done.
+    /// Removes the results of requests of these groups.
     pub(crate) fn end_requests(&self, ended: &[RequestGroup]) -> Result<()> {
         for group in ended {
             self.remove_requests(&self.requests_of(group)?)?;
@@ -219,7 +219,7 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Removes what was there when this was called before, and belongs to none of these groups.
+    /// Removes rows that existed at the previous call of this function and belong to none of these groups.
     pub(crate) fn age_requests(&self, alive: &HashSet<RequestGroup>) -> Result<()> {
         let now = self.series.next_age.load(Ordering::Relaxed);
         let before = self.series.aged.swap(now, Ordering::Relaxed);
@@ -231,7 +231,7 @@ impl OpenStore {
         self.remove_requests(&found)
     }
 
-    /// All rows whose series begin so, each with its age and key.
+    /// All rows whose series begin with `group`, each with its age and key.
     fn requests_of(&self, group: &[u8]) -> Result<Vec<(u64, Vec<u8>)>> {
         let mut found = Vec::new();
         for row in self.metadata.view().scan(Table::Requests, group, &[]) {
@@ -260,13 +260,13 @@ impl OpenStore {
     }
 }
 
-/// What cannot be read is as old as can be.
+/// The age of a row; unreadable rows are the oldest.
 fn age_of(row: &[u8]) -> u64 {
     RequestRow::decode(row).map_or(0, |row| row.age)
 }
 
 impl Mutation<'_> {
-    /// Notes what the request behind this operation has done, in the same batch. `of` is the object when it may be one
+    /// Notes the result of this operation's request, in the same batch. `of` is the object if it may be one
     /// without a name, which replicas do not keep.
     pub(crate) fn note_effect(
         &mut self,
@@ -288,7 +288,7 @@ impl Mutation<'_> {
         }
     }
 
-    /// Takes over what a request has done that another primary carried out.
+    /// Applies the result of a request that another primary carried out.
     pub(crate) fn enter_request(&mut self, series: &[u8], row: RequestRow) -> Result<()> {
         let age = self.store().series.new_age();
         let row = self.with_earlier(series, row.with_age(age))?;

@@ -1,11 +1,11 @@
-//! The rows of objects and names that were used lately, in memory.
+//! A cache of recently used rows of objects and names.
 //!
-//! The embedded store needs microseconds to find a row even in its own cache, and most requests look at
-//! the same few rows. Bounded: two generations of rows; when the young one has filled its share,
-//! the old one goes and the young one takes its place, and rows that are used again come back.
+//! The embedded store needs microseconds to find a row even in its own cache, and most requests read
+//! the same few rows. Memory is bounded by two generations of rows: when the young generation has filled its share,
+//! the old one is dropped and the young one takes its place; rows that are used again move back to the young one.
 //!
-//! Who reads several rows needs to know that no batch came in between: the *epoch* is even while rows
-//! stand still, odd while a batch is being committed, and never the same after one.
+//! A reader of several rows needs to know that no batch came in between. For this, the *epoch* is even while rows
+//! are unchanged, odd while a batch is being committed, and grows with every batch.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -20,9 +20,9 @@ pub(crate) type CachedKey = [u8; 16];
 /// The first byte of the keys of names.
 const ENTRIES: u8 = crate::metadata::Table::Entries as u8;
 
-/// This many threads can look up rows without waiting for each other.
+/// The number of threads that can look up rows at the same time.
 const SHARDS: usize = 16;
-/// What a row occupies beside its bytes, about.
+/// The approximate memory of a row in addition to its bytes.
 const OVERHEAD_BYTES: usize = 96;
 
 #[derive(Debug, Default)]
@@ -42,12 +42,12 @@ struct Shard {
 pub(crate) struct RowCache {
     shards: Vec<Mutex<Shard>>,
     generation_bytes: usize,
-    /// Of names, whose rows change with [`RowCache::end_change`] as well.
+    /// Runs of names; [`RowCache::end_change`] changes them as well.
     pub(crate) runs: RunCache,
     epoch: AtomicU64,
 }
 
-/// Spreads keys over tables. Nobody outside chooses keys: identifiers are counted, and names are hashed with a key.
+/// Spreads keys over tables. Clients cannot choose keys: identifiers are counted, and names are hashed with a secret key.
 #[derive(Debug, Default)]
 struct KeyHasher(u64);
 
@@ -84,13 +84,13 @@ impl RowCache {
         }
     }
 
-    /// The present moment; `None` while a batch is being committed.
+    /// The current epoch; `None` while a batch is being committed.
     pub(crate) fn epoch(&self) -> Option<Epoch> {
         let epoch = self.epoch.load(Ordering::Acquire);
         epoch.is_multiple_of(2).then_some(Epoch(epoch))
     }
 
-    /// Whether no batch was committed, or begun to be, since `then`.
+    /// Whether no batch was committed or begun since `then`.
     pub(crate) fn is_still(&self, then: Epoch) -> bool {
         fence(Ordering::SeqCst);
         self.epoch.load(Ordering::SeqCst) == then.0
@@ -106,10 +106,10 @@ impl RowCache {
         Some(row)
     }
 
-    /// Keeps a row that was read from the embedded store at `then`, unless it may have changed since.
+    /// Adds a row that was read from the embedded store at `then`, unless it may have changed since.
     pub(crate) fn keep(&self, key: CachedKey, row: &Arc<[u8]>, then: Epoch) {
         let mut shard = self.shard(&key);
-        // A batch that begins after this look finds the row when it takes the shard's lock.
+        // A batch that begins after this check finds the row when it takes the shard's lock.
         if self.is_still(then) {
             shard.insert(key, Arc::clone(row), self.generation_bytes);
         }
@@ -120,7 +120,7 @@ impl RowCache {
         self.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Rows have changed as the arguments say; `None` stands for a removed row.
+    /// Applies changes of rows; `None` stands for a removed row.
     pub(crate) fn end_change(&self, changes: Vec<(CachedKey, Option<Arc<[u8]>>)>) {
         for (key, row) in changes {
             if let [ENTRIES, rest @ ..] = &key
@@ -141,7 +141,7 @@ impl RowCache {
     fn shard(&self, key: &CachedKey) -> MutexGuard<'_, Shard> {
         let mut hasher = KeyHasher::default();
         hasher.write(key);
-        // Other bits than those by which the table of a shard is ordered.
+        // These bits differ from those that order the table of a shard.
         let shard = &self.shards[(hasher.finish() >> 32) as usize % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,37 +1,37 @@
-//! Runs of rows that lie one behind the other, in memory: the names of directories that are being listed.
+//! A cache of runs of consecutive rows: the names of directories that are being listed.
 //!
-//! A scan of the embedded store merges its tables row by row, which takes several times as long as everything else that
-//! listing a directory needs. A run has all rows of one *group* in an interval of keys, so that a listing can go on in its
-//! middle and behind it. The runs of a group do not overlap. A changed row takes the run it lies in along, not the others.
+//! A scan of the embedded store merges its tables row by row, which takes several times as long as the rest of
+//! listing a directory. A run has all rows of one *group* in an interval of keys, so that a listing can continue in its
+//! middle and after it. The runs of a group do not overlap. A changed row invalidates only the run that contains it.
 //!
-//! Bounded: when there are too many bytes, the runs of some group go. What a row means is unknown here, and so is when rows
-//! change; [`crate::row_cache`] knows.
+//! Bounded: when there are too many bytes, the runs of some group are dropped. This module does not know what a row means, or when rows
+//! change; [`crate::row_cache`] does.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What the keys of all rows of a group begin with.
+/// The common prefix of the keys of all rows of a group.
 pub(crate) type Group = [u8; 8];
 
 /// The rest of a row's key.
 pub(crate) type Place = [u8; 7];
 
-/// What a run occupies beside its rows, about.
+/// The approximate memory of a run in addition to its rows.
 const OVERHEAD_BYTES: usize = 160;
 
 /// All rows of a group in an interval of places.
 #[derive(Debug)]
 pub(crate) struct Run {
     from: Place,
-    /// The first place behind the interval; `None` when it goes to the end of the group.
+    /// The first place after the interval; `None` when it extends to the end of the group.
     until: Option<Place>,
-    /// Of each row the place, the length in four bytes, and the bytes.
+    /// For each row the place, the length in four bytes, and the bytes.
     rows: Vec<u8>,
 }
 
 impl Run {
-    /// An interval that begins here, without rows so far.
+    /// An interval that begins here, without rows yet.
     pub(crate) fn new(from: Place) -> Run {
         Run {
             from,
@@ -49,7 +49,7 @@ impl Run {
         self.rows.extend_from_slice(row);
     }
 
-    /// Ends the interval before its group ends.
+    /// Ends the interval before the end of its group.
     pub(crate) fn end_before(&mut self, until: Place) {
         self.until = Some(until);
         self.rows.shrink_to_fit();
@@ -59,7 +59,7 @@ impl Run {
         self.until
     }
 
-    /// The rows from a place on.
+    /// The rows starting at a place.
     pub(crate) fn rows_from(&self, from: Place) -> impl Iterator<Item = (Place, &[u8])> {
         let mut rest = &self.rows[..];
         std::iter::from_fn(move || {
@@ -81,12 +81,12 @@ impl Run {
     }
 }
 
-/// What is known of a place.
+/// The result of a lookup.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// A run that covers it.
+    /// The run that covers the place.
     Run(Arc<Run>),
-    /// None does, up to where the next one begins.
+    /// No run covers it; the next one begins here.
     Gap(Option<Place>),
 }
 
@@ -126,7 +126,7 @@ impl RunCache {
         }
     }
 
-    /// Keeps a run in a gap, if `is_true` says that no row has changed since it was read.
+    /// Adds a run in a gap, if `is_true` says that no row has changed since it was read.
     pub(crate) fn keep(&self, group: Group, run: &Arc<Run>, is_true: impl FnOnce() -> bool) {
         let mut kept = self.kept();
         if run.bytes() > self.limit_bytes || !is_true() {
@@ -143,7 +143,7 @@ impl RunCache {
         }
     }
 
-    /// A row has changed.
+    /// Drops the run that contains a changed row.
     pub(crate) fn forget(&self, group: &Group, place: Place) {
         let mut kept = self.kept();
         let Some(runs) = kept.groups.get_mut(group) else {

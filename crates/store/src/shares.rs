@@ -1,13 +1,13 @@
-//! Who has which file open, and what that denies to others.
+//! Which owners have which files open, and what they deny to others.
 //!
-//! A pure table in memory: after a restart clients reclaim their opens, so nothing of it is stored. With
-//! other replicas it also holds what opens elsewhere deny, as the primary of the file tells.
+//! A pure table in memory: after a restart clients reclaim their opens. With
+//! other replicas it also holds the denials of opens elsewhere, as the primary of the file reports them.
 
 use std::collections::HashMap;
 
 use vfs::{Error, ObjectId, OpenOwner, Result, Share};
 
-/// The most owners that can have one file open at once.
+/// The maximum number of owners that can have one file open at once.
 const MAX_OWNERS: usize = 16_384;
 
 /// One owner's open.
@@ -17,7 +17,7 @@ pub(crate) type Denial = (OpenOwner, Share);
 #[derive(Clone, Debug, Default)]
 struct Opens {
     here: HashMap<OpenOwner, Share>,
-    /// Opens at other replicas that deny something, as the primary of the file told last.
+    /// Opens at other replicas that deny access, in the primary's last report.
     elsewhere: Vec<Denial>,
 }
 
@@ -28,13 +28,13 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// What the owner has by now.
+    /// What the owner has open now.
     pub(crate) fn held(&self, id: ObjectId, owner: &OpenOwner) -> Option<Share> {
         self.files.get(&id)?.here.get(owner).copied()
     }
 
-    /// Adds to what the owner has; [`Error::ShareDenied`] if another open stands against it, and
-    /// [`Error::NoSpace`] when as many have the file open as may.
+    /// Adds to the open of the owner; [`Error::ShareDenied`] if it conflicts with another open, and
+    /// [`Error::NoSpace`] if the maximum number of owners has the file open.
     pub(crate) fn open(&mut self, id: ObjectId, owner: &OpenOwner, share: Share) -> Result<()> {
         let opens = self.files.entry(id).or_default();
         let in_the_way = (opens.all()).any(|(other, held)| other != owner && held.conflicts(share));
@@ -52,7 +52,7 @@ impl Shares {
         Ok(())
     }
 
-    /// Leaves the owner with less than it had.
+    /// Reduces the open of the owner.
     pub(crate) fn downgrade(
         &mut self,
         id: ObjectId,
@@ -71,7 +71,7 @@ impl Shares {
         Ok(())
     }
 
-    /// Ends an open, wherever it was made; says whether it was the last of the file here.
+    /// Ends an open, wherever it was made; returns whether it was the last one of the file here.
     pub(crate) fn close(&mut self, id: ObjectId, owner: &OpenOwner) -> bool {
         let Some(opens) = self.files.get_mut(&id) else {
             return false;
@@ -99,7 +99,7 @@ impl Shares {
         self.any(id, |share| share.deny_write)
     }
 
-    /// Every open of a file that denies something to others, here and elsewhere, by owner.
+    /// Every open of a file that denies access to others, here and elsewhere, by owner.
     pub(crate) fn denials(&self, id: ObjectId) -> Vec<Denial> {
         let mut denials = Vec::new();
         if let Some(opens) = self.files.get(&id) {
@@ -121,7 +121,7 @@ impl Shares {
         denials
     }
 
-    /// Every owner that denies something, with the file.
+    /// Every owner that denies access to others, with the file.
     pub(crate) fn all_denials(&self) -> Vec<(ObjectId, OpenOwner)> {
         let files = self.files.keys();
         files
@@ -129,8 +129,8 @@ impl Shares {
             .collect()
     }
 
-    /// Takes over what is denied to others, as the primary of a file tells. Returns whether it is something
-    /// else than before.
+    /// Replaces the denials of a file by those that its primary reports. Returns whether they
+    /// have changed.
     pub(crate) fn follow(&mut self, id: ObjectId, denials: Vec<Denial>) -> bool {
         let before = self.denials(id);
         let opens = self.files.entry(id).or_default();
@@ -141,12 +141,12 @@ impl Shares {
         before != self.denials(id)
     }
 
-    /// Forgets what is denied elsewhere of an object that is gone; nobody has it open here.
+    /// Forgets a removed object, which is not open here.
     pub(crate) fn forget(&mut self, id: ObjectId) {
         self.files.remove(&id);
     }
 
-    /// A table with the opens of one file only, to try something.
+    /// A table with the opens of one file only, to try a change.
     pub(crate) fn alone(&self, id: ObjectId) -> Shares {
         let opens = self.files.get(&id).map(|opens| (id, opens.clone()));
         Shares {
@@ -154,7 +154,7 @@ impl Shares {
         }
     }
 
-    /// Takes over what came of trying.
+    /// Takes over the result of such a trial.
     pub(crate) fn replace(&mut self, id: ObjectId, mut tried: Shares) {
         match tried.files.remove(&id) {
             Some(opens) => drop(self.files.insert(id, opens)),
@@ -162,7 +162,7 @@ impl Shares {
         }
     }
 
-    /// The files that are open, or denied to somebody.
+    /// The files that are open here or denied by opens elsewhere.
     pub(crate) fn files(&self) -> impl Iterator<Item = ObjectId> {
         self.files.keys().copied()
     }
@@ -271,7 +271,7 @@ mod tests {
             shares.open(FILE, &owner("near"), WRITE),
             Err(Error::ShareDenied)
         );
-        // The same owner, whose client has come here.
+        // The same owner: its client has moved to this replica.
         shares.open(FILE, &owner("far"), READ_ALONE).unwrap();
         assert_eq!(shares.denials(FILE), [(owner("far"), READ_ALONE)]);
         assert!(shares.close(FILE, &owner("far")));

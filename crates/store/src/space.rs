@@ -1,9 +1,9 @@
-//! Space on the file system below, and what of it is kept back.
+//! Space on the file system below, and the reserve.
 //!
-//! A full disk must still let things be removed, and the embedded store must never meet one: it cannot
-//! go on after that. So data and new objects are refused while less than the reserve is free. Half of the reserve is
-//! a file of its own, the ballast: nobody else can fill it, and it is given up when removals or the embedded store
-//! need it. What has been admitted counts until it is written, or many writers at once would run through the reserve.
+//! On a full disk removals must still work, and the embedded store must never meet a full disk, because it cannot
+//! continue after that. So data and new objects are refused while the free space is below the reserve. Half of the reserve is
+//! a preallocated file, the ballast: other programs cannot fill it, and it is released when removals or the embedded store
+//! need space. Admitted space counts as used until it is written; otherwise many concurrent writers would use up the reserve.
 
 mod ballast;
 mod files;
@@ -24,46 +24,46 @@ pub(crate) use self::occupied::Counted;
 use crate::error::{StoreError, from_os};
 use crate::options::Reserve;
 
-/// The most that [`Reserve::Automatic`] keeps back.
+/// The maximum of [`Reserve::Automatic`].
 const AUTOMATIC_BYTES: u64 = 256 << 20;
-/// The least, unless that is much of the disk: what the embedded store needs while a few ten thousand files go.
+/// The minimum, except on a small disk: what the embedded store needs while tens of thousands of files are removed.
 const AUTOMATIC_LEAST_BYTES: u64 = 32 << 20;
-/// The part of the file system that [`Reserve::Automatic`] keeps back: one part in this many.
+/// The part of the file system that [`Reserve::Automatic`] reserves: one part in this number.
 const AUTOMATIC_PART: u64 = 50;
-/// The most of a small file system: one part in this many.
+/// The maximum part of a small file system: one part in this number.
 const AUTOMATIC_MOST_PART: u64 = 4;
-/// The part of the reserve that is preallocated: one part in this many.
+/// The part of the reserve that is preallocated: one part in this number.
 const BALLAST_PART: u64 = 2;
-/// The part of the reserve that changes without removal leave alone: one part in this many.
+/// The part of the reserve that changes other than removals must leave: one part in this number.
 const CHANGE_PART: u64 = 2;
-/// The part of the reserve that even removals leave alone: one part in this many.
+/// The part of the reserve that even removals must leave: one part in this number.
 const LAST_PART: u64 = 8;
-/// The ballast is given up this much at a time, or what is needed at once.
+/// The ballast is released in steps of this size, or in larger ones when more is needed at once.
 const STEP_BYTES: u64 = 1 << 20;
-/// Of the newest journal so much is allocated ahead.
+/// The newest journal has this much space allocated in advance.
 const JOURNAL_AHEAD_BYTES: u64 = 4 << 20;
-/// What one new object, name or attribute is taken to need.
+/// The estimated space for one new object, name or attribute.
 pub(crate) const ROW_BYTES: u64 = 4096;
-/// What the removal of one object is taken to need until the journal that says so has gone.
+/// The estimated space for removing one object, until the journal with the removal is gone.
 const REMOVAL_BYTES: u64 = 1024;
-/// The most that removals together can need: then journals have gone.
+/// The maximum for all removals together: by then journals are gone.
 const REMOVALS_BYTES: u64 = 128 << 20;
 
-/// What an operation needs of the disk.
+/// The disk space that an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Demand {
     /// This many bytes more than now.
     Space(u64),
-    /// Nothing in the end; for the moment a few rows.
+    /// Nothing permanently; a few rows temporarily.
     Change,
-    /// The same, and something goes.
+    /// The same, and it frees space.
     Removal,
 }
 
 #[derive(Debug)]
 struct Look {
     at: Instant,
-    /// Bytes free then, less what was under way, and less what has been admitted since.
+    /// The free bytes at that time, minus admitted space that was not written then, minus what was admitted since.
     free_bytes: u64,
 }
 
@@ -71,15 +71,15 @@ struct Look {
 struct State {
     look: Option<Look>,
     files: Option<files::Look>,
-    /// Admitted, and not known to be written.
+    /// Bytes that were admitted and may not be written yet.
     under_way_bytes: u64,
-    /// Rows in memory that the embedded store has to write out, and what the removal of all objects would need.
+    /// Bytes that the embedded store has to write out from memory, plus the space for removing all objects.
     metadata_bytes: u64,
 }
 
 impl State {
-    /// Admits so much by the last look, if that was a moment ago and saw much more than this and what is kept back: with plenty of
-    /// space one look serves many operations. Says whether it did.
+    /// Admits bytes by the last look, if that is recent and found much more than these bytes and the reserve: with plenty of
+    /// space one look serves many operations. Returns whether it did.
     fn admit_by_last_look(&mut self, bytes: u64, kept_bytes: u64) -> bool {
         let look = self.look.as_mut();
         let Some(look) = look.filter(|look| look.at.elapsed() < LOOK_AGAIN) else {
@@ -93,7 +93,7 @@ impl State {
         has_plenty
     }
 
-    /// Notes that so much is free for everybody now, of which what is under way is to be taken.
+    /// Notes the free bytes of a new look; admitted bytes in progress are subtracted.
     fn note_look(&mut self, free_bytes: u64) {
         self.look = Some(Look {
             at: Instant::now(),
@@ -102,12 +102,12 @@ impl State {
     }
 }
 
-/// What is free on the file system, in bytes.
+/// Free space on the file system, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Free {
-    /// For everybody.
+    /// For all users.
     all: u64,
-    /// For this process: the superuser may also fill what the file system keeps back.
+    /// For this process: the superuser may also use the space that the file system reserves.
     own: u64,
 }
 
@@ -115,14 +115,14 @@ struct Free {
 #[derive(Debug)]
 pub(crate) struct Headroom {
     data: File,
-    /// Whether this process may fill what the file system keeps back.
+    /// Whether this process may use the space that the file system reserves.
     is_superuser: bool,
     reserve_bytes: u64,
     ballast: Ballast,
     state: Mutex<State>,
 }
 
-/// Space that was admitted; it counts as used until this is dropped, after it was written.
+/// Admitted space; it counts as used until this is dropped, after the space was written.
 #[derive(Debug)]
 #[must_use = "what is not held does not count"]
 pub(crate) struct Admission<'h> {
@@ -138,7 +138,7 @@ impl Drop for Admission<'_> {
 }
 
 impl Headroom {
-    /// Watches the file system that holds `data`, a directory of the store in `root`. Gives the ballast up at once if
+    /// Watches the file system that holds `data`, a directory of the store in `root`. Releases ballast immediately if
     /// the file system is full, so that the embedded store can be opened.
     pub(crate) fn new(root: &Path, data: &Path, reserve: Reserve) -> Result<Headroom, StoreError> {
         let directory = File::open(data).map_err(|error| StoreError::io("open", data, error))?;
@@ -156,7 +156,7 @@ impl Headroom {
             ballast: Ballast::find(root, reserve_bytes / BALLAST_PART),
             state: Mutex::default(),
         };
-        // Whatever there is: nothing can be removed before the embedded store is open.
+        // No condition here: no removal is possible before the embedded store is open.
         headroom.give_up_ballast(reserve_bytes / CHANGE_PART);
         Ok(headroom)
     }
@@ -190,7 +190,7 @@ impl Headroom {
             return Ok(());
         }
         state.files = files::Look::at(&self.data);
-        // Where it cannot be found out, the caller that makes one is told.
+        // If this is unknown, the caller that creates the file gets the error.
         match state
             .files
             .as_ref()
@@ -201,7 +201,7 @@ impl Headroom {
         }
     }
 
-    /// Whether the embedded store finds the files that it needs to write rows out.
+    /// Whether the file system below has enough files for the embedded store to write out rows.
     pub(crate) fn has_files(&self) -> bool {
         self.reserve_bytes == 0
             || files::Look::at(&self.data).is_none_or(|look| look.has(Purpose::Rows))
@@ -234,8 +234,8 @@ impl Headroom {
         self.admit_change(REMOVAL_BYTES, |_| kept_bytes)
     }
 
-    /// Admits what needs nothing in the end, and so much until it is written, as long as what `kept_bytes` says is left
-    /// behind it, the ballast included.
+    /// Admits an operation that needs space only temporarily: `bytes` count until they are written. At least `kept_bytes` must
+    /// be left, ballast included.
     fn admit_change(&self, bytes: u64, kept_bytes: impl Fn(&State) -> u64) -> vfs::Result<u64> {
         let free = self.free()?;
         let mut state = self.state();
@@ -251,8 +251,8 @@ impl Headroom {
         Ok(bytes)
     }
 
-    /// Whether so much is free for the process, after as much of the ballast was given up as that needs. Where that
-    /// would not be enough, nothing is given up; and where somebody else takes what is given up, no more than that.
+    /// Whether this number of bytes is free for the process, after the ballast was released as far as needed. If that
+    /// would not be enough, none is released. If another program takes the released space, no more is released.
     pub(crate) fn ensure(&self, bytes: u64) -> bool {
         let Ok(free) = self.free() else { return false };
         let lacking_bytes = bytes.saturating_sub(free.own);
@@ -266,7 +266,7 @@ impl Headroom {
         self.free().is_ok_and(|free| free.own >= bytes)
     }
 
-    /// Gives up the ballast until so much is free, or nothing of it is left.
+    /// Releases ballast until this number of bytes is free, or the ballast is used up.
     fn give_up_ballast(&self, wanted_bytes: u64) {
         while let Ok(free) = self.free() {
             let lacking_bytes = wanted_bytes.saturating_sub(free.own);
@@ -276,7 +276,7 @@ impl Headroom {
         }
     }
 
-    /// Does something that takes up space, and gives up the ballast for it, step by step, where there is none.
+    /// Runs a function that allocates space; while the disk is full, releases ballast step by step.
     pub(crate) fn force(&self, allocate: impl Fn() -> io::Result<()>) -> io::Result<()> {
         loop {
             match allocate() {
@@ -290,8 +290,8 @@ impl Headroom {
         }
     }
 
-    /// Gives up a step of the ballast for something beside the store, unless that would take what the last removals need.
-    /// Says whether it did. Where files are lacking it would be in vain.
+    /// Releases a step of ballast for use outside the store, unless the last removals need that space.
+    /// Returns whether it did. If files are lacking, space would not help.
     pub(crate) fn give_space(&self) -> bool {
         if !self.has_files() {
             return false;
@@ -302,12 +302,12 @@ impl Headroom {
             && self.ballast.release(step_bytes)
     }
 
-    /// How much of a journal should be allocated before it is written.
+    /// The number of journal bytes to allocate in advance.
     pub(crate) fn journal_bytes(&self) -> u64 {
         JOURNAL_AHEAD_BYTES.min(self.reserve_bytes / LAST_PART)
     }
 
-    /// Takes the ballast again when there is space for it and for as much again. May wait for the disk.
+    /// Allocates the ballast again when the whole reserve and an eighth more is free. May wait for the disk.
     pub(crate) fn restore_ballast(&self) {
         let Ok(free) = self.free() else { return };
         let kept_bytes = self.kept_bytes(&self.state());
@@ -316,28 +316,28 @@ impl Headroom {
         }
     }
 
-    /// Notes what the embedded store still has to write out, and how many objects there are to be removed.
+    /// Notes the bytes that the embedded store still has to write out, and the number of objects that may be removed.
     pub(crate) fn note_metadata(&self, held_bytes: u64, objects: u64) {
         let removals_bytes = objects.saturating_mul(REMOVAL_BYTES).min(REMOVALS_BYTES);
-        // Who keeps nothing back keeps nothing for that either.
+        // Without a reserve nothing is reserved for this either.
         let part = u64::from(self.reserve_bytes > 0);
         self.state().metadata_bytes = part * held_bytes.saturating_add(removals_bytes);
     }
 
-    /// What clients cannot fill, beside the ballast.
+    /// The bytes that clients cannot use, without the ballast.
     fn kept_bytes(&self, state: &State) -> u64 {
         let free_part = self.reserve_bytes.saturating_sub(self.ballast.held_bytes());
         free_part.saturating_add(state.metadata_bytes)
     }
 
-    /// Space as clients are told.
+    /// The space shown to clients.
     pub(crate) fn space(&self, objects: u64) -> vfs::Result<Space> {
         let below = rustix::fs::fstatvfs(self.data.as_fd())
             .map_err(|errno| from_os("statvfs", &errno.into()))?;
         let unit_bytes = below.f_frsize;
         let usable_bytes = below.f_bavail.saturating_mul(unit_bytes);
         let available_bytes = usable_bytes.saturating_sub(self.kept_bytes(&self.state()));
-        // Objects are rows: their number ends with the bytes, or with the files below.
+        // Objects are rows: bytes limit their number, or files below.
         let by_bytes = available_bytes / ROW_BYTES;
         let free_objects = if below.f_files == 0 {
             by_bytes
@@ -365,7 +365,7 @@ impl Headroom {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Numbers are valid even if another thread panicked in between.
+        // The numbers are valid even if another thread panicked in between.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -397,7 +397,7 @@ mod tests {
         let free = headroom(directory.path(), Reserve::Bytes(0))
             .free()
             .unwrap();
-        // All that is free, and a good deal more than other tests can free meanwhile.
+        // All free space, and much more than other tests can free meanwhile.
         let tight = headroom(directory.path(), Reserve::Bytes(free.own + free.own / 2));
         assert!(refused(&tight, Demand::Space(1)));
         assert!(!refused(&tight, Demand::Change) && !refused(&tight, Demand::Removal));
@@ -417,7 +417,7 @@ mod tests {
         assert!(refused(&headroom, Demand::Space(1 << 60)));
     }
 
-    /// Changes of attributes took what the table of free space kept for removals, one chmod after the other.
+    /// Changes of attributes used up the space reserved for removals, one chmod after the other.
     #[test]
     fn changes_leave_alone_what_removals_need() {
         let directory = tempfile::tempdir().unwrap();
@@ -427,7 +427,7 @@ mod tests {
         assert!(refused(&headroom, Demand::Change) && !refused(&headroom, Demand::Removal));
     }
 
-    /// What many changes at once need counts while they are under way.
+    /// The needs of many concurrent changes count while they are in progress.
     #[test]
     fn changes_under_way_count() {
         let directory = tempfile::tempdir().unwrap();
@@ -440,8 +440,8 @@ mod tests {
         assert_eq!(headroom.state().under_way_bytes, 0);
     }
 
-    /// More was asked for than the ballast has, and all of it was given to the program that filled
-    /// the disk.
+    /// The embedded store needed more than the ballast has, and the program that filled the disk
+    /// got all of it.
     #[test]
     fn the_ballast_is_not_given_up_in_vain() {
         let directory = tempfile::tempdir().unwrap();
@@ -458,7 +458,7 @@ mod tests {
         assert_eq!(headroom.ballast.held_bytes(), held_bytes);
     }
 
-    /// Records of new clients, one after the other, would have taken what lets files be removed.
+    /// Records of new clients, one after the other, would have used the space for removals.
     #[test]
     fn what_lies_beside_the_store_leaves_space_for_removals() {
         let directory = tempfile::tempdir().unwrap();
@@ -474,7 +474,7 @@ mod tests {
         assert!(!refused(&headroom, Demand::Removal));
     }
 
-    /// Each operation looked at the file system, however much space there was.
+    /// Each operation looked at the file system, even with plenty of space.
     #[test]
     fn one_look_serves_many_operations_where_there_is_plenty() {
         let directory = tempfile::tempdir().unwrap();
@@ -490,7 +490,7 @@ mod tests {
             assert!(!refused(&headroom, demand));
             assert_eq!(looked_at(soon), soon, "{demand:?}");
         }
-        // What is asked for would leave little.
+        // This demand would leave little space.
         let most_bytes = headroom.free().unwrap().all / 3 * 2;
         assert!(!refused(&headroom, Demand::Space(most_bytes)));
         assert!(looked_at(Instant::now() - LOOK_AGAIN) < soon);
@@ -498,7 +498,7 @@ mod tests {
         assert!(looked_at(soon) < soon);
     }
 
-    /// Writers that were admitted side by side each saw the same free space, and together filled the reserve.
+    /// Concurrent writers that were admitted saw the same free space, and together used up the reserve.
     #[test]
     fn what_is_under_way_counts_until_it_is_written() {
         let directory = tempfile::tempdir().unwrap();
@@ -506,7 +506,7 @@ mod tests {
         let most = headroom.free().unwrap().all / 3 * 2;
         let first = headroom.admit(Demand::Space(most)).unwrap();
         assert!(refused(&headroom, Demand::Space(most)));
-        // Given up without having been written.
+        // Dropped without a write.
         drop(first);
         headroom.state().look = None;
         assert!(!refused(&headroom, Demand::Space(most)));

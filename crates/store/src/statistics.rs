@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// A number that only grows.
+/// A counter.
 #[derive(Debug, Default)]
 pub(crate) struct Metric(AtomicU64);
 
@@ -18,7 +18,7 @@ impl Metric {
     }
 }
 
-/// What is counted while the store runs.
+/// The counters of a running store.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     pub(crate) batches: Metric,
@@ -28,27 +28,27 @@ pub(crate) struct Metrics {
     pub(crate) bytes_written: Metric,
 }
 
-/// Metrics of a store, since it was opened unless they are about now.
+/// Metrics of a store; counters since it was opened, or current values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreStatistics {
     /// Operations that changed rows, maintenance included.
     pub batches: u64,
-    /// Trips to stable storage for rows; `batches / group_commits` is the mean size of a group.
+    /// Flushes of rows; `batches / group_commits` is the mean size of a group.
     pub group_commits: u64,
-    /// Trips to stable storage for the data of a file.
+    /// Flushes of the data of a file.
     pub data_syncs: u64,
-    /// Bytes of data read by clients; absent in what older servers say.
+    /// Bytes of data read by clients; missing in reports of older servers.
     #[serde(default)]
     pub bytes_read: u64,
     /// Bytes of data written by clients.
     pub bytes_written: u64,
-    /// Objects in the tree now, the root and removed but open files included.
+    /// Objects in the tree now, including the root and removed files that are still open.
     pub objects: u64,
-    /// Files marked as possibly having unstable data now.
+    /// Files that may have unstable data now.
     pub dirty_files: u64,
     /// Removed files that are, or may be, open now.
     pub orphans: u64,
-    /// Series of requests whose last change is on record now, so that a repeat is recognised after a restart.
+    /// Series of requests on record now, so that a repeat is recognised after a restart.
     #[serde(default)]
     pub requests: u64,
     /// Whether stable storage has failed, so that every operation fails.

@@ -1,10 +1,10 @@
-//! A store as its owner has it: how it is made and opened, and how it ends.
+//! The owner's view of a store: creating, opening, and closing it.
 //!
-//! There are three types, one inside the other. [`OpenStore`] is everything that is open, shared by all: what is done
-//! that needs no commit hook is done by it. An [`Operation`] is that with the hook of one operation; one under way keeps it,
-//! and keeps no thread running. A [`Store`] is what the owner holds: with the last handle the store's threads end.
+//! There are three types, one inside the other. [`OpenStore`] is all shared state of the open store; it does everything
+//! that needs no commit hook. An [`Operation`] adds the hook of one operation. It keeps the state alive while in progress,
+//! but no threads. A [`Store`] is the owner's handle: when the last one is dropped, the store's threads end.
 //!
-//! What must never enter: what an operation does.
+//! Not part of this module: what an operation does.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -30,27 +30,27 @@ const LEAST_OPEN_FILES: usize = 16;
 
 /// A copy of a tree in a local directory.
 ///
-/// Clients' work happens through [`vfs::FileSystem`], which has to be called within a tokio runtime. What those above a store ask
-/// besides stands where it is done, as methods of [`OpenStore`] and [`Operation`], which a handle leads to.
+/// Clients' work happens through [`vfs::FileSystem`], which has to be called within a tokio runtime. Other functions for the layers
+/// above are methods of [`OpenStore`] and [`Operation`], to which a handle dereferences.
 ///
-/// Dropping the last handle stops the store's threads and makes rows stable; data that no client committed is then
+/// Dropping the last handle stops the store's threads and makes rows stable. Data without a COMMIT is then
 /// treated as after a crash, so call [`vfs::FileSystem::sync`] before a graceful stop.
 pub struct Store {
     pub(crate) operation: Operation,
     threads: Arc<Threads>,
 }
 
-/// The store's own threads, which end with the last handle on it.
+/// The store's own threads, which end with the last handle.
 struct Threads {
     store: Arc<OpenStore>,
     running: Vec<JoinHandle<()>>,
 }
 
 impl Store {
-    /// Makes a new store in a missing or empty directory, and opens it.
+    /// Creates a new store in a missing or empty directory, and opens it.
     ///
     /// # Errors
-    /// [`StoreError`] says what is in the way.
+    /// [`StoreError`] contains the reason.
     pub fn create(options: &StoreOptions, new: &NewStore) -> Result<Store, StoreError> {
         check_options(options)?;
         if new.slot == ReplicaSlot(0) {
@@ -73,29 +73,29 @@ impl Store {
         Store::open(options)
     }
 
-    /// Opens a store and puts right what a crash may have left.
+    /// Opens a store and repairs what a crash may have left.
     ///
     /// # Errors
-    /// [`StoreError`] says what is wrong and what to do.
+    /// [`StoreError`] contains the problem and the remedy.
     pub fn open(options: &StoreOptions) -> Result<Store, StoreError> {
         check_options(options)?;
         let (layout, mut identity) = Layout::open(&options.directory)?;
         match (identity.places, &options.elsewhere) {
             (true, None) => return Err(StoreError::Elsewhere(options.directory.clone())),
             (false, Some(_)) => {
-                // Before any row says so, older programs have to be kept away.
+                // Older programs must be locked out before any row has a placement.
                 identity.places = true;
                 layout.write_identity(&identity)?;
             }
             (true, Some(_)) | (false, None) => {}
         }
-        // First, because it makes space for the rows where there is none.
+        // First, because it frees space for the rows on a full disk.
         let headroom = Headroom::new(layout.root(), &layout.data(), options.reserve)?;
         let metadata = open_metadata(&layout, options)?;
         let parts = (metadata, headroom);
         let store = Arc::new(OpenStore::load(options, layout, identity, parts)?);
         let failed = |error: Error| opening_error(&options.directory, &error);
-        // Without a root there is nothing to serve; the check can make a new one.
+        // A store without a root cannot serve; the check can create a new root.
         store.object(ObjectId::ROOT).map_err(failed)?;
         store.prepare_to_change().map_err(failed)?;
         store.recover_dirty_files().map_err(failed)?;
@@ -112,7 +112,7 @@ impl Store {
         Ok(Store { operation, threads })
     }
 
-    /// The same store for one operation, which has this hook asked before its changes are committed.
+    /// The same store for one operation; this hook is called before the operation's changes are committed.
     #[must_use]
     pub fn with_hook(&self, hook: Arc<dyn CommitHook>) -> Store {
         Store {
@@ -124,7 +124,7 @@ impl Store {
         }
     }
 
-    /// Opens a store, or makes one if the directory is missing or empty.
+    /// Opens a store, or creates one if the directory is missing or empty.
     ///
     /// # Errors
     /// As [`Store::open`] and [`Store::create`].
@@ -151,11 +151,11 @@ impl Drop for Threads {
         self.store.tidying.stop();
         self.store.summing.stop();
         let committing = self.running.pop();
-        // What the others still wait for may have to become stable first.
+        // The other threads may still wait for stable storage.
         self.running.drain(..).for_each(join);
         self.store.commits.stop();
         committing.into_iter().for_each(join);
-        // Operations still under way would wait for stable storage that nobody brings any more.
+        // Operations in progress would wait for stable storage for ever.
         self.store.health.close();
         self.store.commits.announce_failure();
     }
@@ -184,7 +184,7 @@ fn check_options(options: &StoreOptions) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The last one makes batches stable.
+/// The last of these threads makes batches stable.
 fn start_threads(store: &Arc<OpenStore>) -> std::io::Result<Vec<JoinHandle<()>>> {
     let start = |name: &str, work: fn(&OpenStore)| {
         let store = Arc::clone(store);

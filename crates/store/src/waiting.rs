@@ -1,7 +1,7 @@
-//! How a thread of the store's own waits for what operations hand to each other.
+//! How a thread of the store waits for locks that operations hold.
 //!
-//! It queues like every operation, so that nobody is passed over; but it gives up when the store is being
-//! closed. The thread that closes the store may be the one that would have let the others go on.
+//! It queues like every operation, so that the order is fair; but it gives up when the store is being
+//! closed. The thread that closes the store may be the one that would have released the lock.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// How long until a thread notices that it is to give up.
+/// How long a thread may need to notice that it has to give up.
 const NOTICE: Duration = Duration::from_millis(50);
 
 struct Unpark(Thread);
@@ -21,7 +21,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for a future, or until it is time to give up: then `None`.
+/// Waits for a future, or gives up and returns `None`.
 pub(crate) fn wait<T>(future: impl Future<Output = T>, give_up: impl Fn() -> bool) -> Option<T> {
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));

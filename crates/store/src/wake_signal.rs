@@ -1,11 +1,11 @@
-//! How the store's threads are woken and ended.
+//! How the store's threads are woken and stopped.
 //!
-//! What must never enter: what a thread does.
+//! Not part of this module: what a thread does.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Wakes a thread, and ends it.
+/// Wakes a thread, or stops it.
 #[derive(Debug, Default)]
 pub(crate) struct WakeSignal {
     state: Mutex<WakeState>,
@@ -54,7 +54,7 @@ impl WakeSignal {
         !state.stopped
     }
 
-    /// Sleeps so long even if nudged; false, at once, when stopped.
+    /// Sleeps for this time even if nudged; returns false immediately when stopped.
     pub(crate) fn pause(&self, length: Duration) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (state, _) = self

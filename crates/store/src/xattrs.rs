@@ -19,10 +19,10 @@ use crate::space::{Demand, ROW_BYTES};
 /// The largest value, as on Linux.
 const MAX_VALUE_BYTES: usize = 64 << 10;
 
-/// What all attributes of one object may count together, names and values and some for each.
+/// The limit for all attributes of one object together: names, values, and an overhead for each.
 const MAX_TOTAL_BYTES: usize = 128 << 10;
 
-/// An attribute found, and where.
+/// A found attribute, and its key.
 struct Found {
     key: [u8; 16],
     row: XattrRow,
@@ -135,7 +135,7 @@ impl Operation {
 }
 
 impl OpenStore {
-    /// [`vfs::FileSystem::xattrs`]. Cookies belong to names, as those of directory entries do.
+    /// [`vfs::FileSystem::xattrs`]. Cookies belong to names, like those of directory entries.
     pub(crate) fn xattrs(
         &self,
         who: &Credentials,
@@ -181,8 +181,8 @@ impl OpenStore {
         Ok(page)
     }
 
-    /// As on Linux: files and directories have such attributes, and in a sticky directory's own only
-    /// its owner has a say.
+    /// As on Linux: only files and directories have such attributes, and only the owner of a sticky directory
+    /// may change those of the directory itself.
     fn check_xattr_access(
         &self,
         who: &Credentials,
@@ -205,7 +205,7 @@ impl OpenStore {
         }
     }
 
-    /// An attribute, and the key that it could get: the first with its hash that is free.
+    /// An attribute, and the key for a new one: the first free key with its hash.
     fn find_xattr(
         &self,
         view: &View<'_>,

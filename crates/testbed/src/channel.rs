@@ -1,11 +1,11 @@
 //! The command channel: how scripts get into a guest and their outputs out of it.
 //!
-//! Verbs travel as short lines over the guest's first serial line, which is a pair of pipes here;
+//! Verbs are short lines over the guest's first serial line, which is a pair of pipes here;
 //! scripts and outputs are files in a folder that both sides see. `guest/init.sh` is the other
-//! end and describes the verbs. The network takes no part, so a guest whose cable is pulled
+//! end and describes the verbs. The channel does not use the network, so a guest with an unplugged cable
 //! still obeys.
 //!
-//! What must never enter: what scripts are for, and the process the guest is.
+//! What must never enter: the purpose of scripts, and the process of the guest.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::script::Script;
 
-/// Where the guest sees [`Channel::folder`]. `guest/init.sh` mounts it there.
+/// The path of [`Channel::folder`] in the guest. `guest/init.sh` mounts it there.
 const GUEST_FOLDER: &str = "/run/channel";
 
 /// The host's end of a guest's channel.
@@ -33,7 +33,7 @@ pub(crate) struct Channel {
     next: AtomicU64,
 }
 
-/// What the guest has said so far.
+/// The messages of the guest so far.
 #[derive(Default, Debug)]
 struct News {
     heard: Mutex<Heard>,
@@ -67,7 +67,7 @@ impl Channel {
         }
     }
 
-    /// Waits until the guest has prepared itself.
+    /// Waits until the guest is ready.
     pub(crate) fn wait_ready(&self, patience: Duration) -> Result<()> {
         let heard = self
             .news
@@ -87,7 +87,7 @@ impl Channel {
         if let Some(inner) = inner {
             let path = self.path(run, "inner");
             fs::write(&path, inner)?;
-            // The user must be able to read it whatever this process's umask is.
+            // The user must be able to read it with any umask of this process.
             fs::set_permissions(&path, fs::Permissions::from_mode(0o644))?;
         }
         let path = self.path(run, "sh");
@@ -96,7 +96,7 @@ impl Channel {
         Ok(run)
     }
 
-    /// The exit code of a run, when it has ended before `patience` is over.
+    /// The exit code of a run, if it ends before `patience` is over.
     ///
     /// # Errors
     /// Fails when the guest ends first.
@@ -121,12 +121,12 @@ impl Channel {
         self.say("off")
     }
 
-    /// What a run has written to standard output from byte `offset` on.
+    /// The standard output of a run from byte `offset` on.
     pub(crate) fn stdout(&self, run: RunId, offset: u64) -> Result<Vec<u8>> {
         read_from(&self.path(run, "out"), offset)
     }
 
-    /// What a run has written to standard error from byte `offset` on.
+    /// The standard error of a run from byte `offset` on.
     pub(crate) fn stderr(&self, run: RunId, offset: u64) -> Result<Vec<u8>> {
         read_from(&self.path(run, "err"), offset)
     }
@@ -142,8 +142,8 @@ impl Channel {
 }
 
 impl News {
-    /// Takes in the guest's lines until it closes the line. What is not an answer is skipped: a
-    /// kernel that dies may say its last words here.
+    /// Reads the guest's lines until it closes the line. Lines that are not answers are skipped: a
+    /// dying kernel may print its last messages here.
     fn listen(&self, mut answers: impl BufRead) {
         let mut line = Vec::new();
         while matches!(answers.read_until(b'\n', &mut line), Ok(1..)) {
@@ -198,7 +198,7 @@ fn exit(text: &str) -> Option<(u64, i32)> {
     Some((run.parse().ok()?, code.parse().ok()?))
 }
 
-/// The bytes of a file from `offset` on. A file that is not there yet is empty.
+/// The bytes of a file from `offset` on. A file that does not exist yet is empty.
 fn read_from(path: &Path, offset: u64) -> Result<Vec<u8>> {
     use std::io::{ErrorKind, Seek, SeekFrom};
     let mut file = match File::open(path) {

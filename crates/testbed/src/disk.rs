@@ -1,4 +1,4 @@
-//! A disk that fails: a real file system on a loop device, whose medium a test can spoil.
+//! A disk that fails: a real file system on a loop device, whose medium a test can damage.
 //!
 //! What must never enter: what lies on the disk.
 
@@ -13,28 +13,28 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::requirements::search_path;
 
-/// What the disk says that it has, in bytes.
+/// The reported size of the disk, in bytes.
 const SIZE: u64 = 1 << 30;
-/// What its medium really has.
+/// The real size of its medium.
 const MEDIUM: &str = "size=320m,mode=700";
 /// How long the kernel may use a disk that is not mounted any more.
 const RELEASED_WITHIN: Duration = Duration::from_secs(60);
-/// How often it is looked whether it does.
+/// The interval between checks whether it does.
 const LOOK: Duration = Duration::from_millis(20);
-/// How much of the medium is looked at in one go.
+/// The number of bytes of the medium that are read at a time.
 const PIECE: usize = 1 << 20;
 
-/// Which file system is on a disk.
+/// The file system of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskFormat {
-    /// The usual one. It believes what the medium returns.
+    /// The usual one. It does not check what the medium returns.
     Ext4,
-    /// It has checksums: what was spoiled cannot be read.
+    /// It has checksums: damaged content cannot be read.
     Btrfs,
 }
 
-/// A mounted disk. Its medium is a sparse file in memory, for which the memory can be taken away. Dropping it removes
-/// all of it; whatever uses the disk has to be gone by then. See [`crate::Requirements::disks`].
+/// A mounted disk. Its medium is a sparse file in memory, and the memory can be taken away. Dropping the disk removes
+/// all of it; all its users must be gone by then. See [`crate::Requirements::disks`].
 #[derive(Debug)]
 pub struct Disk {
     format: DiskFormat,
@@ -42,7 +42,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A new one, in an empty directory of its own.
+    /// A new disk, in its own empty directory.
     ///
     /// # Errors
     /// When the directory cannot be used, or this machine cannot mount such a disk.
@@ -65,12 +65,12 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Where it is mounted.
+    /// The mount point.
     pub fn root(&self) -> PathBuf {
         self.directory.join("mounted")
     }
 
-    /// From now on whatever needs a place of the medium that was not used before fails with an I/O error.
+    /// From now on a write to an unused place of the medium fails with an I/O error.
     ///
     /// # Errors
     /// When the medium cannot be used up.
@@ -82,8 +82,8 @@ impl Disk {
         }
     }
 
-    /// Changes all places of the medium that hold these bytes; says how many there were. It looks at whole blocks, of
-    /// which these should be one. The disk must not be mounted.
+    /// Changes all places of the medium that hold these bytes; returns their number. It compares whole blocks, and
+    /// these bytes must be one block. The disk must not be mounted.
     ///
     /// # Errors
     /// When the medium cannot be read or written.
@@ -109,13 +109,13 @@ impl Disk {
         Ok(found)
     }
 
-    /// Takes the disk away from the machine.
+    /// Unmounts the disk.
     ///
     /// # Errors
     /// When something uses it.
     pub fn unmount(&self) -> Result<()> {
         run(Command::new("umount").arg(self.root()))?;
-        // The kernel lets the loop device go a moment later, and writes to the medium until then.
+        // The kernel releases the loop device a moment later, and writes to the medium until then.
         let given_up = Instant::now() + RELEASED_WITHIN;
         while !self.is_released()? {
             ensure!(Instant::now() < given_up, "the loop device is still in use");
@@ -132,18 +132,18 @@ impl Disk {
         Ok(answer.stdout.is_empty())
     }
 
-    /// Gives it back.
+    /// Mounts it again.
     ///
     /// # Errors
-    /// When what is on it cannot be mounted.
+    /// When its file system cannot be mounted.
     pub fn mount(&self) -> Result<()> {
         run(Command::new("mount")
             .args(["-o", "loop"])
             .args([self.image(), self.root()]))
     }
 
-    /// What an administrator does about a disk that refused to store: it is unmounted, gets a medium that works, is checked
-    /// and mounted again.
+    /// Repairs a disk that refused to store, as an administrator does: unmounts it, gives it a medium that works, checks it
+    /// and mounts it again.
     ///
     /// # Errors
     /// When something uses the disk, and when it is beyond repair.
@@ -154,7 +154,7 @@ impl Disk {
             let mut check = Command::new("e2fsck");
             let output = command(check.arg("-fy").arg(self.image())).output();
             let output = output.context("e2fsck cannot be started")?;
-            // 1: what was wrong is mended.
+            // 1: errors were repaired.
             let good = matches!(output.status.code(), Some(0 | 1));
             ensure!(good, "the disk cannot be mended: {output:?}");
         }
@@ -172,7 +172,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // It may be unmounted already. The kernel lets a loop device go a moment later, and the medium then.
+        // It may be unmounted already. The kernel releases a loop device a moment later, and then the medium.
         for mounted in [self.root(), self.directory.join("medium")] {
             let _ = command(Command::new("umount").arg("--lazy").arg(mounted)).output();
         }

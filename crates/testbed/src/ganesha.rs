@@ -1,7 +1,7 @@
 //! NFS-Ganesha, a user-space NFSv4 server of Debian, as the peer to compare with.
 //!
-//! What must never enter: use by the server under test. Ganesha shows what the testbed and the
-//! Linux client do with a server that is known to work.
+//! What must never enter: use by the server under test. Ganesha shows how the testbed and the
+//! Linux client behave with a server that is known to work.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ impl Ganesha {
     /// Exports `directory` at [`Site::nfs_address`] and waits until the server answers.
     ///
     /// The folder must lie on a file system whose files can be opened by handle, such as ext4 or
-    /// XFS; overlayfs has none. There is no grace period: the server serves at once.
+    /// XFS; overlayfs does not support this. There is no grace period: the server serves at once.
     pub fn start(site: &Site, directory: &Path) -> Result<Self> {
         Self::start_at(site, directory, site.nfs_address())
     }

@@ -1,8 +1,8 @@
 //! GlusterFS with one copy of a volume in every place, and its own client: a peer to compare with.
 //!
 //! Everything is as Debian ships it: a management daemon in each place starts the servers of the bricks and the
-//! self-heal daemon, and the client is mounted through FUSE by this machine's kernel. All of them are processes of
-//! the place's network. The mount belongs to the client's mount name space and vanishes with it; others reach it
+//! self-heal daemon, and this machine's kernel mounts the client through FUSE. All of them are processes in
+//! the place's network. The mount belongs to the client's mount name space and ends with it; other processes reach it
 //! through `/proc`.
 //!
 //! What must never enter: use by the server under test, and settings of the volume that its manual does not give as
@@ -28,7 +28,7 @@ const PORT: u16 = 24007;
 /// How long daemons may take to find each other, and a client to find all bricks.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a state that must come soon is looked at.
+/// The interval between checks of a state that must come soon.
 const POLL: Duration = Duration::from_millis(100);
 
 /// A volume with a replica in every place of a world.
@@ -51,13 +51,13 @@ struct Member {
 pub struct GlusterMount {
     client: Service,
     path: PathBuf,
-    /// How many replicas the volume has.
+    /// The number of replicas of the volume.
     bricks: usize,
 }
 
 impl Gluster {
-    /// Makes a volume of a brick for each of these places of a world, on new folders in `disk`, which must keep extended
-    /// attributes, and starts it.
+    /// Makes and starts a volume with a brick for each of these places of a world, on new folders in `disk`, which must support extended
+    /// attributes.
     pub fn start(world: &World, places: &[Place], disk: &Path) -> Result<Self> {
         let members = places.iter().map(|place| Member::start(world, place, disk));
         let members: Vec<Member> = members.collect::<Result<_>>()?;
@@ -82,7 +82,7 @@ impl Gluster {
         Ok(gluster)
     }
 
-    /// Mounts the volume in one of its places, by the server there, and waits until the client reaches all bricks.
+    /// Mounts the volume in one of its places, through the server there, and waits until the client reaches all bricks.
     pub fn mount(&self, place: &Place) -> Result<GlusterMount> {
         let mut members = self.members.iter();
         let member = members.find(|member| member.place.name() == place.name());
@@ -110,7 +110,7 @@ impl Gluster {
         self.members.first().context("a volume needs a place")
     }
 
-    /// A daemon that was only just found refuses to take part in a volume.
+    /// A daemon that was found only just now refuses to take part in a volume.
     fn wait_for_peers(&self) -> Result<()> {
         for member in &self.members {
             let others = self.members.len() - 1;
@@ -146,7 +146,7 @@ impl Member {
         })
     }
 
-    /// Runs a command of the administration and returns what it says.
+    /// Runs an administration command and returns its output.
     fn manage(&self, words: &[&str]) -> Result<String> {
         let mut command = self.files.command(&self.place, "gluster");
         let output = command
@@ -166,7 +166,7 @@ impl Member {
         Ok(text)
     }
 
-    /// Waits until no process of GlusterFS is left in the place. Others may live there.
+    /// Waits until no process of GlusterFS is left in the place. Other processes may run there.
     fn wait_until_alone(&self) -> Result<()> {
         let mut left = String::new();
         wait_until(|| {
@@ -232,13 +232,13 @@ impl GlusterMount {
         &self.path
     }
 
-    /// The client, to be killed.
+    /// The client process, to be killed.
     pub fn service(&mut self) -> &mut Service {
         &mut self.client
     }
 }
 
-/// Whether another file system begins there.
+/// Whether another file system is mounted there.
 fn is_mounted(path: &Path) -> bool {
     let device = |path: &Path| fs::metadata(path).map(|metadata| metadata.dev());
     let parent = path.parent().and_then(|parent| device(parent).ok());
@@ -256,7 +256,7 @@ fn is_connected(mount: &Path, brick: usize) -> bool {
     state.is_ok_and(|state| state.lines().any(|line| line.trim() == "connected = 1"))
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 fn wait_until(mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while !holds()? {

@@ -1,9 +1,9 @@
 //! GridFTP, the transfer service of Grids, with the server and the client of Debian: a peer to compare with.
 //!
-//! Access is anonymous and without encryption, which costs the fewest round trips. The server acts as root on the
-//! machine's files, so it must not be reachable from outside the testbed; its site is a network of its own.
+//! Access is anonymous and without encryption, which needs the fewest round trips. The server acts as root on the
+//! machine's files, so it must not be reachable from outside the testbed; its site is a separate network.
 //!
-//! What must never enter: use by the server under test, and what is copied.
+//! What must never enter: use by the server under test, and the choice of files.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use crate::world::{Place, World};
 /// GridFTP's own port (IANA, `gsiftp`).
 const PORT: u16 = 2811;
 
-/// A server in a place, and the client beside it.
+/// A server in a place, and its client.
 #[derive(Debug)]
 pub struct GridFtp {
     place: Place,
@@ -29,19 +29,19 @@ pub struct GridFtp {
     lists: AtomicU64,
 }
 
-/// How `globus-url-copy` copies; see its manual.
+/// The options of `globus-url-copy`; see its manual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GridFtpOptions {
-    /// Parallel TCP streams of each file, `-p`.
+    /// The number of parallel TCP streams for each file, `-p`.
     pub streams: u32,
-    /// Files under way at once, each with a connection of its own, `-cc`.
+    /// The number of files at once, each with its own connection, `-cc`.
     pub connections: u32,
-    /// Whether requests for further files are sent before answers are there, `-pp`.
+    /// Whether requests for further files are sent before the answers arrive, `-pp`.
     pub pipelining: bool,
 }
 
 impl GridFtpOptions {
-    /// Eight parallel streams and one file after the other, as in "Hierarchical Replication Control in a Global
+    /// Eight parallel streams and one file after another, as in "Hierarchical Replication Control in a Global
     /// File System", section 4.2.
     pub const EIGHT_STREAMS: Self = Self {
         streams: 8,
@@ -49,7 +49,7 @@ impl GridFtpOptions {
         pipelining: false,
     };
 
-    /// What the manual advises for many small files.
+    /// The manual's advice for many small files.
     pub const MANY_FILES: Self = Self {
         streams: 1,
         connections: 32,
@@ -98,7 +98,7 @@ impl GridFtp {
         })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.place.at(PORT)
     }
@@ -108,8 +108,8 @@ impl GridFtp {
         &mut self.service
     }
 
-    /// Sends files of this place to another, one after the other in one session: pairs of a file here and the
-    /// path it gets there, all absolute. Returns when the last one is there.
+    /// Sends files of this place to another, one after another in one session: pairs of a file here and its
+    /// path there, all absolute. Returns when the last one has arrived.
     ///
     /// # Errors
     /// Fails when a path is not plain, and when the client reports anything but success.
@@ -133,7 +133,7 @@ impl GridFtp {
         Ok(fs::remove_file(list)?)
     }
 
-    /// Sends all files in a folder of this place, with the folders in it, to a folder of another.
+    /// Sends all files in a folder of this place, including subfolders, to a folder of another.
     ///
     /// # Errors
     /// As [`GridFtp::send`].
@@ -150,7 +150,7 @@ impl GridFtp {
         run(command)
     }
 
-    /// The program at the sending end.
+    /// The program at the sender.
     fn client(&self, options: GridFtpOptions) -> Command {
         let mut command = self.files.command(&self.place, "globus-url-copy");
         command.env("GLOBUS_HOSTNAME", self.place.address().to_string());

@@ -1,9 +1,9 @@
 //! The real Linux NFS client: a User Mode Linux kernel that runs as an ordinary process.
 //!
-//! Debian's package `user-mode-linux` brings a kernel and, as modules, all of NFSv4. Seen on two
+//! Debian's package `user-mode-linux` has a kernel and, as modules, all of NFSv4. Measured on two
 //! cores: about two seconds from start to the first command, 20 to 50 ms for an empty script, 60 ms
-//! for each program a script executes. Programs that fork a lot are several times slower than on
-//! the host, so let one native program do what a shell loop would do.
+//! for each program that a script executes. Programs that fork often are several times slower than on
+//! the host, so use one native program in place of a shell loop.
 //!
 //! What must never enter: anything about a particular server, and judgements about speed.
 
@@ -33,16 +33,16 @@ const INIT: &str = include_str!("../guest/init.sh");
 /// How long a guest may take to boot. It bounds a hang; about two seconds are usual.
 const BOOT_PATIENCE: Duration = Duration::from_secs(90);
 
-/// The last that a kernel says that powers off.
+/// The last message of a kernel that powers off.
 const POWERED_OFF: &str = "reboot: Power down";
 
 /// How long a guest may take to unmount and power off.
 const OFF_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often a state that must come soon is looked at.
+/// The interval between checks of a state that must come soon.
 const POLL: Duration = Duration::from_millis(50);
 
-/// What may differ from one guest to another.
+/// The settings of a guest.
 #[derive(Clone, Debug)]
 pub struct GuestConfig {
     /// Memory in MiB. Only what the guest touches is taken from the host.
@@ -62,7 +62,7 @@ impl Default for GuestConfig {
 }
 
 /// A running guest. All methods may be called from several threads at once. Dropping it is a power
-/// failure, which its server sees as a client that fell silent; [`Guest::power_off`] is the
+/// failure, which its server sees as a silent client; [`Guest::power_off`] is the
 /// orderly end.
 #[derive(Debug)]
 pub struct Guest {
@@ -77,14 +77,14 @@ pub struct Guest {
 
 impl Guest {
     /// Boots a guest in a site and waits until it takes commands. `name` becomes its host name, and
-    /// the Linux client builds its NFSv4 owner identifier from that: two living guests of one
-    /// name would take each other's state away, and a guest booted under the name of one that
-    /// crashed is, to a server, that client after a reboot.
+    /// the Linux client builds its NFSv4 owner identifier from that. Two running guests with the same
+    /// name would take each other's state away. A guest with the name of a
+    /// crashed guest is, for a server, that client after a reboot.
     pub fn boot(site: &Site, name: &str) -> Result<Self> {
         Self::boot_with(site, name, &GuestConfig::default())
     }
 
-    /// [`Guest::boot`] with other than the usual memory or lifetime.
+    /// [`Guest::boot`] with another memory size or lifetime.
     pub fn boot_with(site: &Site, name: &str, config: &GuestConfig) -> Result<Self> {
         ensure!(
             !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-'),
@@ -123,8 +123,8 @@ impl Guest {
     /// Runs a script to its end. A script that fails is an [`Output`] with another code than zero,
     /// not an error; [`Output::success`] makes it one.
     ///
-    /// Output of a process the script leaves in the background belongs to the script's output only
-    /// as far as it was written when the script ended.
+    /// Output of a background process of the script belongs to the script's output only
+    /// if it was written before the script ended.
     ///
     /// # Errors
     /// Fails, after killing the script, when it takes longer than [`Script::within`] allows; and
@@ -147,7 +147,7 @@ impl Guest {
         )))
     }
 
-    /// Starts a script in the background. It is not bound by [`Script::within`].
+    /// Starts a script in the background. [`Script::within`] does not limit it.
     pub fn start(&self, script: impl Into<Script>) -> Result<Job> {
         let script = script.into();
         let run = self
@@ -161,14 +161,14 @@ impl Guest {
         })
     }
 
-    /// Mounts an export at a path below `/run`, which it creates. Below `/run` because the rest of
-    /// the guest is the host's own disk, seen read-only.
+    /// Mounts an export at a path below `/run`, which it creates. It must be below `/run` because the rest of
+    /// the guest is the host's own disk, read-only.
     pub fn mount(&self, mount: &Mount, at: &str) -> Result<()> {
         self.try_mount(mount, at)?.success()?;
         Ok(())
     }
 
-    /// What `mount` itself answers, for mounts that ought to fail.
+    /// The result of `mount` itself, for mounts that should fail.
     pub fn try_mount(&self, mount: &Mount, at: &str) -> Result<Output> {
         ensure!(at.starts_with("/run/"), "mount below /run, not at {at}");
         let words: Vec<String> = mount.arguments().iter().map(|word| quoted(word)).collect();
@@ -182,11 +182,11 @@ impl Guest {
         Ok(())
     }
 
-    /// Pulls the network cable: from now on no frame passes in either direction, and neither side is
+    /// Unplugs the network cable: from now on no frame passes in either direction, and neither side is
     /// told.
     ///
-    /// The frames are dropped inside the guest. Taking the tap device down instead would leave the
-    /// guest's network driver in an error it does not come back from.
+    /// The frames are dropped inside the guest. If the tap device were taken down instead, the
+    /// guest's network driver would stay in an error state.
     pub fn unplug(&self) -> Result<()> {
         self.run(
             "set -e
@@ -198,7 +198,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Puts the network cable back in.
+    /// Plugs the network cable in again.
     pub fn plug(&self) -> Result<()> {
         self.run("tc qdisc del dev vec0 clsact")?.success()?;
         Ok(())
@@ -209,7 +209,7 @@ impl Guest {
         &self.name
     }
 
-    /// The address servers see this guest come from.
+    /// The address from which servers see this guest.
     pub fn address(&self) -> IpAddr {
         IpAddr::V4(self.tap.guest)
     }
@@ -220,7 +220,7 @@ impl Guest {
         &self.shared
     }
 
-    /// Where the guest sees [`Guest::shared`].
+    /// The path of [`Guest::shared`] in the guest.
     pub const SHARED: &str = "/run/channel/shared";
 
     /// Everything the guest's kernel has printed so far.
@@ -228,17 +228,17 @@ impl Guest {
         last_lines(&self.console, usize::MAX)
     }
 
-    /// Kills what still runs, unmounts NFS, and powers off.
+    /// Kills all running processes, unmounts NFS, and powers off.
     ///
     /// # Errors
     /// Fails, after killing the guest, when that takes longer than 30 seconds, as it does when a
-    /// server with a mount is gone; and when the kernel ends in another way than powering off.
+    /// mounted server is gone; and when the kernel ends in another way than by powering off.
     pub fn power_off(mut self) -> Result<()> {
         self.channel
             .power_off()
             .map_err(|error| self.explained(error))?;
         match self.ended_within(OFF_PATIENCE)? {
-            // The process that the kernel is sometimes aborts when it has nothing to do any more but to end.
+            // The process of the kernel sometimes aborts when it only has to end.
             Some(status) if status.success() || self.console().contains(POWERED_OFF) => Ok(()),
             Some(status) => {
                 Err(self.explained(anyhow::anyhow!("the guest's kernel ended with {status}")))
@@ -255,8 +255,8 @@ impl Guest {
         drop(self);
     }
 
-    /// The User Mode Linux kernel, as it has noted it itself. It leads a process group of its own,
-    /// which holds its stand-ins for guest processes too.
+    /// The User Mode Linux kernel, from the pid that it has noted. It leads its own process group,
+    /// which includes its stand-ins for guest processes.
     fn kernel_pid(&self) -> Option<Pid> {
         let note = self
             .shared
@@ -295,13 +295,13 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // While `timeout` lives, its child does too or is its zombie, so the number is not another's.
+        // While `timeout` lives, its child is alive or its zombie, so the number belongs to no other process.
         if let Ok(None) = self.kernel.try_wait()
             && let Some(kernel) = self.kernel_pid()
         {
             let _ = kill_process_group(kernel, Signal::KILL);
         }
-        // The group holds `timeout`. It is empty already after an orderly end, and then there is
+        // The group contains `timeout`. After an orderly end it is already empty, and there is
         // nothing to report.
         let _ = kill_process_group(Pid::from_child(&self.kernel), Signal::KILL);
         let _ = self.kernel.wait();
@@ -317,7 +317,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Waits for the end, at most this long; nothing when the script still runs then.
+    /// Waits at most this long for the end; nothing if the script still runs then.
     pub fn wait(&self, patience: Duration) -> Result<Option<Output>> {
         match self.channel.wait(self.run, patience)? {
             Some(code) => Ok(Some(self.output(code)?)),
@@ -335,7 +335,7 @@ impl Job {
         self.channel.signal(self.run, signal.as_raw())
     }
 
-    /// Standard output so far. Every write of the script is here as soon as it has returned.
+    /// Standard output so far. Every write of the script is here when it has returned.
     pub fn stdout_so_far(&self) -> Result<Vec<u8>> {
         self.channel.stdout(self.run, 0)
     }
@@ -364,7 +364,7 @@ impl Job {
     }
 }
 
-/// Passes bytes on and returns how many.
+/// Copies bytes and returns their number.
 fn copied(bytes: &[u8], to: &mut dyn Write) -> Result<u64> {
     to.write_all(bytes)?;
     to.flush()?;
@@ -382,7 +382,7 @@ struct GuestFiles {
 
 impl GuestFiles {
     fn create(folder: PathBuf) -> Result<Self> {
-        // The path travels on a kernel command line and in a list of mount options.
+        // The path appears on a kernel command line and in a list of mount options.
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
         let Some(true) = folder.to_str().map(|path| path.bytes().all(plain)) else {
             bail!(
@@ -399,7 +399,7 @@ impl GuestFiles {
         };
         fs::create_dir_all(&files.shared)
             .with_context(|| format!("could not create {}", files.shared.display()))?;
-        // Unprivileged users of the guest read the one and write to the other.
+        // Unprivileged users of the guest read the first and write to the second.
         fs::set_permissions(&files.channel, fs::Permissions::from_mode(0o755))?;
         fs::set_permissions(&files.shared, fs::Permissions::from_mode(0o1777))?;
         fs::write(&files.init, INIT)?;
@@ -448,8 +448,8 @@ fn kernel_command(
     Ok(command)
 }
 
-/// Where the guest's memory lies, as a file that is deleted at once. Containers often mount
-/// `/dev/shm` small or without permission to execute, and the kernel needs both.
+/// The folder for the guest's memory, a file that is deleted at once. Containers often mount
+/// `/dev/shm` with little space or without permission to execute, and the kernel needs both.
 fn memory_folder(fallback: &Path, memory_mib: u32) -> PathBuf {
     let shm = Path::new("/dev/shm");
     let suits = rustix::fs::statvfs(shm).is_ok_and(|statistics| {

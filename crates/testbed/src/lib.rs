@@ -4,21 +4,21 @@
 //! - A [`Service`] is any server program started inside a site, which may be killed and restarted.
 //! - A [`Guest`] is a User Mode Linux kernel, an ordinary process, that mounts what a service
 //!   exports and runs shell scripts ([`Script`]) or native programs against it.
-//! - [`Meridian`] is the server under test on a data directory: started, asked, made a member of a set.
+//! - [`Meridian`] is the server under test on a data directory: it is started, gets requests, and joins a set.
 //! - [`Ganesha`] is NFS-Ganesha as a [`Service`]: the peer to compare with. [`GridFtp`], [`Gluster`] and [`Rsync`]
-//!   are what people use today between sites.
-//! - A [`Wan`] joins sites by a network with delay, jitter, loss, bandwidth and cuts of its own in each
-//!   direction, and counts what crosses it. A [`World`] is several sites with a WAN between them.
-//! - A [`Disk`] is a real file system whose medium can be spoiled.
-//! - [`measure`] says what such a network really does.
-//! - [`Requirements`] says what this machine lacks for all that, and [`Requirements::admit`] is how
+//!   are programs that people use today between sites.
+//! - A [`Wan`] joins sites by a network. Each direction has its own delay, jitter, loss, bandwidth and cuts, and its
+//!   traffic is counted. A [`World`] is several sites with a WAN between them.
+//! - A [`Disk`] is a real file system whose medium can be damaged.
+//! - [`measure`] measures such a network.
+//! - [`Requirements`] lists what this machine lacks for all this, and with [`Requirements::admit`]
 //!   a test begins.
 //!
 //! The guest's root is the host's file system seen read-only through hostfs, so it finds the same
 //! programs under the same paths, freshly built test binaries included.
 //!
-//! What must never enter: what the server under test is made of. One module (`meridian`) knows its command
-//! line; it is judged by what clients see of it.
+//! What must never enter: knowledge of the inside of the server under test. One module (`meridian`) knows its command
+//! line; the server is judged by what clients see.
 //!
 //! ```no_run
 //! use testbed::{Guest, Meridian, Mount, Requirements, Site};

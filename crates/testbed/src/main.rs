@@ -1,4 +1,4 @@
-//! The testbed from the command line, for `make demo` and for looking at things by hand.
+//! The testbed from the command line, for `make demo` and for manual inspection.
 //!
 //! What must never enter: anything a test cannot also do through the library.
 
@@ -197,7 +197,7 @@ impl GuestArguments {
 
     fn config(&self) -> GuestConfig {
         let usual = GuestConfig::default();
-        // Who types takes time.
+        // A person who types needs time.
         let lifetime = match self.script {
             Some(_) => usual.lifetime,
             None => Duration::from_secs(86_400),
@@ -209,7 +209,7 @@ impl GuestArguments {
     }
 }
 
-/// Keeps the server running for as long as it lives.
+/// Keeps the server running while this value lives.
 enum Server {
     Ganesha { _server: Ganesha },
     Command { _server: Service },

@@ -1,4 +1,4 @@
-//! What a network between two sites really does: round trips and throughput, seen by plain sockets.
+//! The real properties of a network between two sites: round trips and throughput, measured with plain sockets.
 //!
 //! What must never enter: judgements. Tests assert nothing about time; people and benchmarks read
 //! the numbers.
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::site::Site;
 
-/// How long one answer or one connection may take.
+/// The time limit of one answer or one connection.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Pause between two round trips, so that each finds an idle network.
@@ -60,17 +60,17 @@ fn one_round_trip(client: &UdpSocket, number: u32) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-/// What TCP connections carried, in bits of payload a second, all together.
+/// The total throughput of TCP connections, in bits of payload a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throughput {
-    /// Over the whole time, the beginning of the connections included.
+    /// Over the whole time, including the start of the connections.
     pub whole: f64,
     /// Over the second half of the time.
     pub second_half: f64,
 }
 
-/// Sends for `time` over `flows` TCP connections from one site to `address` of another, as fast as they
-/// take it. The connections use the buffers that the sites' settings allow.
+/// Sends for `time` over `flows` TCP connections from one site to `address` of another, as fast as
+/// possible. The connections use the buffers that the sites' settings allow.
 pub fn throughput(
     from: &Site,
     to: &Site,
@@ -111,7 +111,7 @@ fn accept(listener: &TcpListener, client: &TcpStream) -> Result<(TcpStream, Sock
     Ok((stream, address))
 }
 
-/// Counts what comes until the connection ends in whatever way.
+/// Counts received bytes until the connection ends for any reason.
 fn receive(mut stream: TcpStream, received: &AtomicU64) {
     let mut block = vec![0; BLOCK];
     while let Ok(length @ 1..) = stream.read(&mut block) {
@@ -119,10 +119,10 @@ fn receive(mut stream: TcpStream, received: &AtomicU64) {
     }
 }
 
-/// Sends until it is over. What has not left by then is not waited for.
+/// Sends until the time is over. Does not wait for unsent bytes.
 fn send(mut stream: TcpStream, is_over: &AtomicBool) {
     let block = vec![0x5a; BLOCK];
-    // A full window must not keep this thread from noticing the end.
+    // With a full window this thread must still notice the end.
     let patience = stream.set_write_timeout(Some(Duration::from_millis(100)));
     while patience.is_ok() && !is_over.load(Ordering::Relaxed) {
         match stream.write(&block) {

@@ -1,8 +1,8 @@
-//! Meridian in a site: its program on a data directory, started, asked, and made a member of a set or pool.
+//! Meridian in a site: runs its program on a data directory, sends it requests, and makes it a member of a set or pool.
 //!
 //! The only module here that knows the command line of the server under test.
 //!
-//! What must never enter: what a configuration says, and judgements of answers.
+//! What must never enter: the content of configurations, and judgements of answers.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,13 +22,13 @@ pub struct Meridian {
     site: Site,
     program: PathBuf,
     data: PathBuf,
-    /// Words before the program's, see [`Meridian::through`].
+    /// Words before the program, see [`Meridian::through`].
     through: Vec<OsString>,
     /// See [`Meridian::with_environment`].
     environment: Vec<(OsString, OsString)>,
 }
 
-/// What a server is to the others that it joins.
+/// The role of a server in the set or pool that it joins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// In a set: keeps a copy of the tree.
@@ -42,7 +42,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// How an invitation is asked for.
+    /// The command for an invitation.
     fn invite(self) -> &'static [&'static str] {
         match self {
             Role::Replica => &["set", "invite"],
@@ -62,11 +62,11 @@ impl Role {
 }
 
 impl Meridian {
-    /// The path that clients mount where a configuration says nothing else.
+    /// The path that clients mount by default.
     pub const EXPORT: &str = "/export";
 
-    /// Tables of a configuration by which everybody may write, and root is root: the address of a site is no loopback address, and those alone are
-    /// trusted unasked. Keys of the file's top come before them.
+    /// Tables of a configuration that lets all clients write, with root as root. They are needed because only loopback addresses are trusted by default,
+    /// and the address of a site is not one. Top-level keys of the file come before them.
     pub const OPEN: &str = r#"[metrics]
 listen = "off"
 [[export]]
@@ -76,10 +76,10 @@ clients = "*"
 squash = "none"
 "#;
 
-    /// Where servers of a set or pool call each other, unless they are told otherwise.
+    /// The default port for connections between servers of a set or pool.
     pub const PEER_PORT: u16 = 7643;
 
-    /// The program on a data directory, which need not be there yet.
+    /// The program on a data directory, which need not exist yet.
     pub fn new(site: &Site, program: impl Into<PathBuf>, data: impl Into<PathBuf>) -> Self {
         Self {
             site: site.clone(),
@@ -90,7 +90,7 @@ squash = "none"
         }
     }
 
-    /// The same, started by another program: its words come before those of Meridian, such as `timeout 5`.
+    /// The same, started by another program with these words before Meridian's, such as `timeout 5`.
     #[must_use]
     pub fn through<W: Into<OsString>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
         self.through = words.into_iter().map(Into::into).collect();
@@ -144,7 +144,7 @@ squash = "none"
         Service::start(&self.site, name, command)
     }
 
-    /// The same, and waits until it answers there.
+    /// The same, and waits until it answers.
     ///
     /// # Errors
     /// As [`Meridian::start`] and [`Service::wait_for_nfs`].
@@ -154,10 +154,10 @@ squash = "none"
         Ok(service)
     }
 
-    /// Runs a command to its good end, and returns what it printed.
+    /// Runs a command to a successful end, and returns what it printed.
     ///
     /// # Errors
-    /// Fails with everything it printed when it ends otherwise.
+    /// Otherwise fails with everything it printed.
     pub fn ask(&self, words: &[&str]) -> Result<String> {
         let output = self.command(words).output();
         let output =
@@ -174,7 +174,7 @@ squash = "none"
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// What the running server says of the replicated tree that it exports.
+    /// The running server's status of the replicated tree that it exports.
     ///
     /// # Errors
     /// Fails when it does not answer, and when it exports no such tree.
@@ -185,7 +185,7 @@ squash = "none"
         found.with_context(|| format!("{} is no replicated tree", self.data.display()))
     }
 
-    /// What its status says of the set that keeps its first tree, or else of the pool that it belongs to.
+    /// The status of the set that keeps its first tree, or otherwise of the pool that it belongs to.
     ///
     /// # Errors
     /// As [`Meridian::memberships`].
@@ -193,10 +193,10 @@ squash = "none"
         Ok(self.memberships()?.remove(0))
     }
 
-    /// The same of the set, and of the pool, where it belongs to both; at least one.
+    /// The status of the set and of the pool, if it belongs to both; at least one.
     ///
     /// # Errors
-    /// As [`Meridian::ask`]; and when it belongs to neither.
+    /// As [`Meridian::ask`], and when it belongs to neither.
     pub fn memberships(&self) -> Result<Vec<Value>> {
         let status: Value = serde_json::from_str(&self.ask(&["status", "--json"])?)?;
         let found = ["/exports/0/replication", "/pool"]
@@ -212,7 +212,7 @@ squash = "none"
         Ok(found)
     }
 
-    /// Begins a set; others will reach it at this address.
+    /// Begins a set; other servers will reach it at this address.
     ///
     /// # Errors
     /// As [`Meridian::ask`].
@@ -220,7 +220,7 @@ squash = "none"
         self.at(&["set", "create"], address)
     }
 
-    /// Begins a pool, with these options; others will reach it at this address.
+    /// Begins a pool, with these options; other servers will reach it at this address.
     ///
     /// # Errors
     /// As [`Meridian::ask`].
@@ -228,7 +228,7 @@ squash = "none"
         self.at(&[&["pool", "create"], options].concat(), address)
     }
 
-    /// Takes part in the set or pool of another server, which runs; others will reach it at this address.
+    /// Joins the set or pool of another running server; other servers will reach it at this address.
     ///
     /// # Errors
     /// As [`Meridian::ask`].
@@ -236,7 +236,7 @@ squash = "none"
         self.follow(inviter, role, "join", address)
     }
 
-    /// The same for one whose copy cannot be trusted any more, which becomes a new member of its set.
+    /// The same for a server whose copy cannot be trusted any more: it becomes a new member of its set.
     ///
     /// # Errors
     /// As [`Meridian::ask`].

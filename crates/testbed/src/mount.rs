@@ -1,6 +1,6 @@
-//! What a guest mounts, and with which options.
+//! The exports that a guest mounts, and the mount options.
 //!
-//! What must never enter: defaults that differ from what a person would type by hand, other than
+//! What must never enter: defaults that differ from those of the mount command, except
 //! the minor version, which tests must know.
 
 use std::net::SocketAddr;
@@ -25,10 +25,10 @@ impl Mount {
         }
     }
 
-    /// Speaks this version, such as `4.2`.
+    /// Uses this version, such as `4.2`.
     ///
-    /// The Linux client builds its owner identifier from minor version and host name, so mounts of
-    /// one guest by 4.1 and by 4.2 are two clients in the server's eyes.
+    /// The Linux client builds its owner identifier from minor version and host name, so for the server mounts of
+    /// one guest by 4.1 and by 4.2 are two clients.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = version.into();
         self

@@ -1,7 +1,7 @@
-//! Installation of Debian packages without their services: the testbed wants the programs of
-//! `nfs-common`, `nfs-ganesha` and others, not daemons on the machine's own ports.
+//! Installation of Debian packages without their services: the testbed needs the programs of
+//! `nfs-common`, `nfs-ganesha` and others, but no daemons on the machine's own ports.
 //!
-//! What must never enter: which packages are wanted; see `requirements`.
+//! What must never enter: the list of needed packages; see `requirements`.
 
 use std::fs;
 use std::io::Write;
@@ -15,13 +15,13 @@ use anyhow::{Context, Result, ensure};
 use crate::requirements::search_path;
 
 /// Debian's switch for services of packages: maintainer scripts ask this program before they start
-/// one, and 101 forbids it (Debian's `invoke-rc.d`(8)).
+/// a service, and 101 forbids it (Debian's `invoke-rc.d`(8)).
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 const POLICY_TEXT: &str =
     "#!/bin/sh\n# Written by meridian's testbed for one installation.\nexit 101\n";
 
-/// Units that packages enable by themselves, and a program that tells whether its package was there
-/// before, in which case the machine's owner decided.
+/// Units that packages enable by themselves, each with a program that shows whether its package was installed
+/// before; in that case the machine's owner decided.
 const UNITS: [(&str, &str); 8] = [
     ("autofs.service", "/usr/sbin/automount"),
     ("nfs-ganesha.service", "/usr/bin/ganesha.nfsd"),
@@ -36,14 +36,14 @@ const UNITS: [(&str, &str); 8] = [
     ("rpcbind.service", "/sbin/rpcbind"),
 ];
 
-/// A file that is locked while packages are installed, by whatever program of the testbed: two installations would fight over
-/// apt's lists, and the one that ends first would lift the other's ban on services.
+/// A lock file that every program of the testbed locks while it installs packages. Two installations would conflict over
+/// apt's lists, and the first to end would lift the other's ban on services.
 const LOCK: &str = "/run/meridian-testbed-packages.lock";
 
-/// How long to wait for an apt-get of somebody else.
+/// How long to wait for an apt-get of another user.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Installs those packages with apt-get that are missing.
+/// Installs the missing packages with apt-get.
 pub(crate) fn install(missing: impl Fn() -> Vec<&'static str>) -> Result<()> {
     let packages = missing();
     if packages.is_empty() {
@@ -78,13 +78,13 @@ pub(crate) fn install(missing: impl Fn() -> Vec<&'static str>) -> Result<()> {
     words.extend(&packages);
     apt_get(&words)?;
     for unit in unwanted {
-        // Fails where there is no systemd or no such unit, and then there is nothing to disable.
+        // Fails without systemd or without such a unit; then there is nothing to disable.
         let _ = quiet(Command::new("systemctl").args(["disable", unit])).status();
     }
     Ok(())
 }
 
-/// Of the lock around its lists apt-get says at once that another one holds it.
+/// apt-get fails at once if another process holds the lock around its lists.
 fn update_lists() -> Result<()> {
     let begun = Instant::now();
     loop {
@@ -100,7 +100,7 @@ fn update_lists() -> Result<()> {
     }
 }
 
-/// Runs apt-get, waiting for another that installs something.
+/// Runs apt-get, after waiting for another installation.
 fn apt_get(words: &[&str]) -> Result<()> {
     let mut command = Command::new("apt-get");
     let patience = format!("DPkg::Lock::Timeout={}", PATIENCE.as_secs());
@@ -128,8 +128,8 @@ fn quiet(command: &mut Command) -> &mut Command {
         .stderr(Stdio::null())
 }
 
-/// The ban on services, for as long as this lives. A policy of the machine's own is left alone: its
-/// owner knows best.
+/// The ban on services while this value lives. An existing policy of the machine is not changed: its
+/// owner decides.
 struct Policy {
     is_ours: bool,
 }
@@ -137,7 +137,7 @@ struct Policy {
 impl Policy {
     fn forbid() -> Result<Self> {
         if fs::read_to_string(POLICY).is_ok_and(|text| text == POLICY_TEXT) {
-            // An installation that was killed left it behind; it goes with this one.
+            // A killed installation left it behind; this one removes it.
             return Ok(Self { is_ours: true });
         }
         if Path::new(POLICY).exists() {
@@ -157,7 +157,7 @@ impl Policy {
 impl Drop for Policy {
     fn drop(&mut self) {
         if self.is_ours {
-            // Left behind, it would be recognised and removed next time.
+            // If it stays, the next run recognises and removes it.
             let _ = fs::remove_file(POLICY);
         }
     }

@@ -1,10 +1,10 @@
-//! Commands that see files of their own in place of some of the machine's: servers that insist on fixed
-//! folders, such as `/var/lib/glusterd`, run several times on one machine that way.
+//! Commands with private files in place of some files of the machine. So servers that need fixed
+//! folders, such as `/var/lib/glusterd`, can run several times on one machine.
 //!
-//! `ip netns exec` gives every command a mount name space of its own, in which other files are bound over
-//! the machine's. Nothing of that is seen outside, and it is gone with the command.
+//! `ip netns exec` gives every command its own mount name space, in which other files are bound over
+//! the machine's. Nothing of that is visible outside, and it ends with the command.
 //!
-//! What must never enter: which program wants what.
+//! What must never enter: the needs of single programs.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -25,16 +25,16 @@ shift
 exec "$@"
 "#;
 
-/// Files that a command sees in place of the machine's.
+/// Files that a command sees in place of the machine's files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PrivateFiles {
-    /// What is seen, and where.
+    /// The source and the path where it is seen.
     pairs: Vec<(PathBuf, PathBuf)>,
 }
 
 impl PrivateFiles {
     /// A list of hosts with every place of a world by its name, in place of `/etc/hosts`. Servers that ask for
-    /// the name of an address are answered at once, as they would be by a name server near by.
+    /// the name of an address get it at once, as from a nearby name server.
     pub(crate) fn hosts(world: &World, place: &Place) -> Result<Self> {
         let mut text = String::from("127.0.0.1 localhost\n");
         for other in world.places() {
@@ -47,7 +47,7 @@ impl PrivateFiles {
         })
     }
 
-    /// A new folder `own` in place of a folder of the machine, which must be there.
+    /// A new folder `own` in place of a folder of the machine, which must exist.
     pub(crate) fn folder(mut self, own: PathBuf, place: impl Into<PathBuf>) -> Result<Self> {
         fs::create_dir_all(&own).with_context(|| format!("could not create {}", own.display()))?;
         self.pairs.push((own, place.into()));
@@ -66,7 +66,7 @@ impl PrivateFiles {
     }
 }
 
-/// A path as programs take it that know neither spaces nor quotes.
+/// A path for programs that support neither spaces nor quotes.
 pub(crate) fn plain(path: &Path) -> Result<&str> {
     let text = path.to_str().filter(|text| {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+".contains(&byte);

@@ -1,7 +1,7 @@
-//! Does an NFS server answer? An open port is not enough: a server may accept connections before it
-//! serves. The NULL procedure of NFSv4 asks for no state and every server must answer it.
+//! Checks that an NFS server answers. An open port is not enough: a server may accept connections before it
+//! serves. The NULL procedure of NFSv4 needs no state and every server must answer it.
 //!
-//! What must never enter: more of the protocol. This is the testbed's only word of it.
+//! What must never enter: more of the protocol. The testbed sends no other call.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Transaction identifier of the one call, chosen to be recognisable in a packet trace.
 const XID: u32 = 0x7E57_BED0;
 
-/// How long a single attempt may take.
+/// The time limit of a single attempt.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Calls procedure NULL of NFS version 4 once and checks that the reply accepts it.

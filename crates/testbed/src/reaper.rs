@@ -1,12 +1,12 @@
-//! Removal of what a run leaves behind: namespaces, the processes inside them, and work folders.
+//! Removes what a run leaves behind: namespaces, the processes inside them, and work folders.
 //!
-//! Each site has a *reaper*, a small shell that does nothing but wait for the end of a pipe this
-//! process holds. The kernel closes that pipe however the process ends, by return, panic, Ctrl-C or
-//! SIGKILL, so one mechanism serves them all and no signal handler is needed. The reaper lives in
-//! a process group of its own, where a Ctrl-C on the terminal does not reach it. What even the
-//! reaper could not remove, because it was killed too, the next run sweeps.
+//! Each site has a *reaper*, a small shell that only waits for the end of a pipe that this
+//! process holds. The kernel closes that pipe when the process ends by return, panic, Ctrl-C or
+//! SIGKILL, so one mechanism covers all cases and no signal handler is needed. The reaper is in
+//! its own process group, so a Ctrl-C on the terminal does not reach it. If the
+//! reaper was killed too, the next run removes the rest.
 //!
-//! What must never enter: anything that ends processes outside a namespace of our own.
+//! What must never enter: anything that ends processes outside the testbed's own namespaces.
 
 use std::fs;
 use std::path::Path;
@@ -19,10 +19,10 @@ use std::os::unix::process::CommandExt;
 /// How long the logs of a failed run stay before a sweep removes them.
 const LOGS_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// Every namespace made here is called this, followed by [`Owner`] and a counter.
+/// The prefix of every namespace made here, followed by [`Owner`] and a counter.
 const PREFIX: &str = "meridian-testbed-";
 
-/// Kills whatever lives in the namespace `$1`, waits until it is gone, and deletes the namespace.
+/// Kills all processes in the namespace `$1`, waits until they are gone, and deletes the namespace.
 /// The bound keeps a process that cannot die from holding this one for ever.
 const CLEAN: &str = r#"
 for _ in $(seq 100); do
@@ -64,7 +64,7 @@ impl Drop for Reaper {
     }
 }
 
-/// A process as its sites' names tell it: the start time makes a recycled pid recognisable.
+/// A process, as in the names of its sites: with the start time, a recycled pid is recognised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Owner {
     pid: u32,
@@ -99,7 +99,7 @@ pub(crate) fn site_name(number: u64) -> Result<String> {
     Ok(format!("{PREFIX}{pid}-{started}-{number}"))
 }
 
-/// Who made the site of this name, or nothing where the name is none of ours.
+/// The process that made the site of this name, or nothing if the name is not from the testbed.
 fn owner_of(name: &str) -> Option<Owner> {
     let mut parts = name.strip_prefix(PREFIX)?.splitn(3, '-');
     let owner = Owner {
@@ -110,7 +110,7 @@ fn owner_of(name: &str) -> Option<Owner> {
     Some(owner)
 }
 
-/// Removes the namespaces of processes that no longer live, and work folders below `base` that
+/// Removes the namespaces of processes that are dead, and work folders below `base` that
 /// such processes left more than a day ago. Best effort: two runs may sweep at the same time.
 pub(crate) fn sweep(base: &Path) {
     for name in orphans(Path::new("/run/netns")) {
@@ -133,7 +133,7 @@ pub(crate) fn sweep(base: &Path) {
     }
 }
 
-/// Entries of `folder` that are named like sites of processes that no longer live.
+/// Entries of `folder` that are named like sites of dead processes.
 fn orphans(folder: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(folder) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What this machine has and lacks for the testbed, in words that say what to do next.
+//! What this machine has and lacks for the testbed, with advice what to do next.
 //!
 //! What must never enter: changes to the machine; see `packages`.
 
@@ -15,7 +15,7 @@ use crate::packages;
 
 /// What a test or a demonstration is going to use.
 ///
-/// Every check looks at the machine anew, so that it is true after an installation too.
+/// Every check looks at the machine again, so that it is also right after an installation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requirements {
     site: bool,
@@ -36,16 +36,16 @@ pub struct Requirements {
 pub struct Lack {
     /// What is missing, as the beginning of a sentence: "linux.uml is not installed".
     pub what: String,
-    /// What helps.
+    /// The remedy.
     pub remedy: Remedy,
 }
 
-/// What helps against a [`Lack`].
+/// The remedy for a [`Lack`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// This Debian package, which [`Requirements::install_missing`] can install.
     Package(&'static str),
-    /// Something only a person can do to the machine.
+    /// Something that only an administrator can do to the machine.
     Person(&'static str),
 }
 
@@ -75,7 +75,7 @@ impl Requirements {
         }
     }
 
-    /// For mounting with the host's own kernel, which [`host_mounts_nfs4`] asks about.
+    /// For mounts with the host's own kernel, which [`host_mounts_nfs4`] checks.
     pub fn host_client() -> Self {
         Self {
             host_client: true,
@@ -91,7 +91,7 @@ impl Requirements {
         }
     }
 
-    /// For [`crate::Ganesha`] too.
+    /// Also for [`crate::Ganesha`].
     pub fn with_ganesha(self) -> Self {
         Self {
             ganesha: true,
@@ -99,7 +99,7 @@ impl Requirements {
         }
     }
 
-    /// For [`crate::Gluster`] too.
+    /// Also for [`crate::Gluster`].
     pub fn with_gluster(self) -> Self {
         Self {
             gluster: true,
@@ -107,7 +107,7 @@ impl Requirements {
         }
     }
 
-    /// For [`crate::GridFtp`] too.
+    /// Also for [`crate::GridFtp`].
     pub fn with_gridftp(self) -> Self {
         Self {
             gridftp: true,
@@ -115,7 +115,7 @@ impl Requirements {
         }
     }
 
-    /// For [`crate::Rsync`] too.
+    /// Also for [`crate::Rsync`].
     pub fn with_rsync(self) -> Self {
         Self {
             rsync: true,
@@ -123,7 +123,7 @@ impl Requirements {
         }
     }
 
-    /// For a [`crate::Wan`] between sites too.
+    /// Also for a [`crate::Wan`] between sites.
     pub fn with_wan(self) -> Self {
         Self { wan: true, ..self }
     }
@@ -144,7 +144,7 @@ impl Requirements {
         }
     }
 
-    /// Everything that is missing, the machine's own shortcomings first.
+    /// Everything that is missing, the lacks of the machine itself first.
     pub fn lacks(self) -> Vec<Lack> {
         let mut lacks = self.machine_lacks();
         lacks.extend(self.programs().into_iter().filter_map(|(file, package)| {
@@ -161,7 +161,7 @@ impl Requirements {
     /// nor left enabled.
     ///
     /// # Errors
-    /// Fails when the machine lacks something no package brings, and when apt-get fails.
+    /// Fails when the machine lacks something that no package provides, and when apt-get fails.
     pub fn install_missing(self) -> Result<()> {
         packages::install(|| {
             let lacks = self.lacks().into_iter();
@@ -178,11 +178,11 @@ impl Requirements {
         Ok(())
     }
 
-    /// How a test begins: installs missing packages and returns whether the test can run.
+    /// The start of a test: installs missing packages and returns whether the test can run.
     ///
-    /// False only where the machine itself cannot run it, for want of root, of network namespaces
-    /// or of tap devices. That is said on standard error, past the capture of `cargo test`, so that
-    /// nobody takes it for a pass. With `TESTBED_REQUIRED` in the environment it is an error.
+    /// False only if the machine itself cannot run it, without root, network namespaces
+    /// or tap devices. That is printed on standard error, past the capture of `cargo test`, so that
+    /// it is not mistaken for a pass. With `TESTBED_REQUIRED` in the environment it is an error.
     ///
     /// # Errors
     /// Fails when the machine could run it but a package cannot be installed.
@@ -200,7 +200,7 @@ impl Requirements {
         Ok(false)
     }
 
-    /// What no package can mend.
+    /// Lacks that no package can mend.
     fn machine_lacks(self) -> Vec<Lack> {
         let mut lacks = Vec::new();
         let mut lack = |what: &str, advice| {
@@ -321,13 +321,13 @@ impl Requirements {
     }
 }
 
-/// Whether the host's own kernel can mount NFSv4. It loads the kernel's module where there is one,
-/// which needs root. The mounting program is a matter of [`Requirements::host_client`].
+/// Whether the host's own kernel can mount NFSv4. Loads the kernel's module if there is one,
+/// which needs root. [`Requirements::host_client`] covers the mount program.
 pub fn host_mounts_nfs4() -> bool {
     knows("nfs4", "nfsv4")
 }
 
-/// Whether the host's own kernel can mount this, after loading the module that brings it.
+/// Whether the host's own kernel can mount this, after loading its module.
 fn knows(file_system: &str, module: &str) -> bool {
     let load = || succeeds(Command::new("modprobe").args(["-q", module]));
     is_known(file_system) || (load() && is_known(file_system))
@@ -341,13 +341,13 @@ fn is_known(file_system: &str) -> bool {
     })
 }
 
-/// One lack a line.
+/// One lack per line.
 fn listed(lacks: &[Lack]) -> String {
     let lines: Vec<String> = lacks.iter().map(|lack| format!("  - {lack}")).collect();
     lines.join("\n")
 }
 
-/// The folders programs are looked for in: `PATH`, and those that Debian leaves out of the `PATH`
+/// The folders for programs: `PATH`, and those that Debian leaves out of the `PATH`
 /// of a user who became root by `su`.
 pub(crate) fn search_path() -> OsString {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
@@ -357,7 +357,7 @@ pub(crate) fn search_path() -> OsString {
 
 /// Whether a program is on the search path, or a file at its absolute path.
 fn is_installed(file: &str) -> bool {
-    // Joining an absolute path yields that path whatever the folder is.
+    // Joining an absolute path yields that path for any folder.
     std::env::split_paths(&search_path()).any(|folder: PathBuf| folder.join(file).is_file())
 }
 
@@ -369,7 +369,7 @@ fn opens(device: &str) -> bool {
     File::options().read(true).write(true).open(device).is_ok()
 }
 
-/// Runs a command for its exit code alone.
+/// Runs a command only for its exit code.
 fn succeeds(command: &mut Command) -> bool {
     command
         .env("PATH", search_path())

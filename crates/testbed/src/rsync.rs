@@ -1,6 +1,6 @@
-//! rsync with its own daemon: how files reach another site by copying them again and again.
+//! rsync with its own daemon: copies files to another site repeatedly.
 //!
-//! What must never enter: how often it is run.
+//! What must never enter: how often it runs.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ const PORT: u16 = 873;
 /// The name of the one folder that is served.
 const MODULE: &str = "files";
 
-/// A daemon in a place that lets others write to one folder.
+/// A daemon in a place that lets other places write to one folder.
 #[derive(Debug)]
 pub struct Rsync {
     place: Place,
@@ -25,7 +25,7 @@ pub struct Rsync {
 }
 
 impl Rsync {
-    /// Serves a folder, which must be there, to everybody who reaches the place, as root.
+    /// Serves a folder, which must exist, to all clients that reach the place, as root.
     pub fn start(place: &Place, folder: &Path) -> Result<Self> {
         let own = place.site().folder();
         let configuration = own.join("rsyncd.conf");
@@ -54,11 +54,11 @@ impl Rsync {
         &mut self.service
     }
 
-    /// Makes the served folder equal to one of another place: `rsync --archive --delete`. Times of change are compared
-    /// to the nanosecond; by itself rsync does not see that a file has changed within a second and kept its length.
+    /// Makes the served folder equal to a folder of another place: `rsync --archive --delete`. Modification times are compared
+    /// to the nanosecond; by default rsync misses a change within a second that keeps the length.
     ///
     /// # Errors
-    /// Fails when rsync does, also when a file vanished while it was looked at.
+    /// Fails when rsync does, also when a file disappears meanwhile.
     pub fn update_from(&self, place: &Place, folder: &Path) -> Result<()> {
         let mut command = place.command("rsync");
         command.args(["--archive", "--delete", "--modify-window=-1"]);

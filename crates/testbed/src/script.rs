@@ -1,17 +1,17 @@
-//! What runs inside a guest, and what came of it.
+//! The scripts in a guest, and their results.
 //!
-//! What must never enter: how scripts travel to the guest; see `channel`.
+//! What must never enter: how scripts get to the guest; see `channel`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-/// How long a script may run unless told otherwise. It bounds hangs and judges no speed: the same
-/// work takes twice as long from one run to the next in a guest.
+/// The default time limit of a script. It only detects hangs and does not judge speed: in a guest the same
+/// work may take twice as long in the next run.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A bash script for a guest, with the user and the surroundings it runs in.
+/// A bash script for a guest, with its user and environment.
 ///
 /// It starts as root in `/` with `PATH`, `HOME`, `TMPDIR` (a tmpfs) and `LANG` set. A plain string
 /// is a script too.
@@ -33,7 +33,7 @@ struct User {
 }
 
 impl Script {
-    /// A script in the words of bash. It does not stop at the first failing command unless it says
+    /// A script in bash. It does not stop at the first failing command unless it contains
     /// `set -e`; its exit code is that of the last command.
     pub fn new(body: impl Into<String>) -> Self {
         Self {
@@ -45,8 +45,8 @@ impl Script {
         }
     }
 
-    /// One program with its arguments, none of which the shell interprets. Since the guest sees the
-    /// host's files, this may be a test's own binary under the path it has on the host.
+    /// One program with its arguments, which the shell does not interpret. Since the guest sees the
+    /// host's files, this may be a test's own binary with its path on the host.
     pub fn program<A: AsRef<str>>(
         path: impl AsRef<str>,
         arguments: impl IntoIterator<Item = A>,
@@ -69,7 +69,7 @@ impl Script {
         self
     }
 
-    /// Adds supplementary groups to the user that [`Script::user`] has set; without one, root gets
+    /// Adds supplementary groups to the user of [`Script::user`]; without a user, root gets
     /// them.
     pub fn groups(mut self, groups: &[u32]) -> Self {
         let user = self.user.get_or_insert(User {
@@ -103,12 +103,12 @@ impl Script {
         self.patience
     }
 
-    /// What a person wrote, for messages.
+    /// The text of the script, for messages.
     pub(crate) fn body(&self) -> &str {
         &self.body
     }
 
-    /// What the guest's process 1 reads in a subshell of its own, for the cheapest start. A script
+    /// The text that the guest's process 1 reads in its own subshell, for the cheapest start. A script
     /// of another user is `inner`, a second file that this one executes under that identity.
     pub(crate) fn files(&self, inner: &str) -> (String, Option<String>) {
         let text = self.text();
@@ -125,7 +125,7 @@ impl Script {
         (outer, Some(text))
     }
 
-    /// The environment and the folder are set under the user's own identity, because the server may
+    /// Sets the environment and the folder under the user's own identity, because the server may
     /// deny root what it grants the user.
     fn text(&self) -> String {
         let mut text = String::new();
@@ -164,12 +164,12 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// What a script has left behind.
+/// The result of a script.
 #[derive(Clone, Debug)]
 pub struct Output {
     /// The script, for messages.
     pub script: String,
-    /// The exit code as bash counts: 128 and the signal's number where a signal ended the script.
+    /// The exit code of bash: 128 plus the signal's number if a signal ended the script.
     pub code: i32,
     /// The bytes written to standard output.
     pub stdout: Vec<u8>,
@@ -181,7 +181,7 @@ impl Output {
     /// This output, if the exit code is zero.
     ///
     /// # Errors
-    /// Otherwise an error that shows the script and all it wrote.
+    /// Otherwise an error with the script and all its output.
     pub fn success(self) -> Result<Self> {
         if self.code == 0 {
             return Ok(self);

@@ -1,6 +1,6 @@
-//! A server program inside a site, which a test may kill, stop and start again with its log kept.
+//! A server program inside a site. A test may kill, stop and start it again; its log is kept.
 //!
-//! What must never enter: what any particular server needs on its command line.
+//! What must never enter: the command line of any particular server.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,13 +16,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::probe;
 use crate::site::Site;
 
-/// How long a server may take until it answers. Recovery after a crash is part of it.
+/// How long a server may take until it answers, including recovery after a crash.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a server may take to stop after SIGTERM.
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a state that must come soon is looked at.
+/// The interval between checks of a state that must come soon.
 const POLL: Duration = Duration::from_millis(50);
 
 /// A server process of a site. Dropping it kills it.
@@ -36,8 +36,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts `command`, which [`Site::command`] made, in a process group of its own. What it
-    /// writes goes to `NAME.log` in the site's folder.
+    /// Starts `command`, which [`Site::command`] made, in its own process group. Its
+    /// output goes to `NAME.log` in the site's folder.
     pub fn start(site: &Site, name: &str, command: Command) -> Result<Self> {
         let log = site.folder().join(format!("{name}.log"));
         let mut service = Self {
@@ -51,7 +51,7 @@ impl Service {
         Ok(service)
     }
 
-    /// Starts the same command again, after killing it where it still runs. The log goes on.
+    /// Starts the same command again, after killing it if it still runs. The log continues.
     pub fn restart(&mut self) -> Result<()> {
         self.kill()?;
         let log = File::options()
@@ -123,10 +123,10 @@ impl Service {
         Ok(())
     }
 
-    /// Asks the process to stop with SIGTERM and waits until it has.
+    /// Asks the process to stop with SIGTERM and waits until it has stopped.
     ///
     /// # Errors
-    /// Fails, after killing it, when it does not stop within 20 seconds.
+    /// Fails, after killing it, when it does not stop within a minute.
     pub fn stop(&mut self) -> Result<ExitStatus> {
         self.signal(Signal::TERM)?;
         let deadline = Instant::now() + STOP_PATIENCE;
@@ -155,17 +155,17 @@ impl Service {
         kill_process(pid, signal).with_context(|| format!("could not signal {}", self.name))
     }
 
-    /// The process, while it runs or has not been waited for.
+    /// The process, while it runs or nothing has waited for its end.
     pub fn pid(&self) -> Option<Pid> {
         self.child.as_ref().map(Pid::from_child)
     }
 
-    /// Where the process writes to, over all its starts.
+    /// The output file of the process, over all its starts.
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// How the process has ended, if it has, by itself or by a signal of somebody else.
+    /// How the process has ended, if it has, by itself or by a signal from elsewhere.
     ///
     /// # Errors
     /// Fails when it was killed here, or never started.
@@ -184,7 +184,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // A process that cannot be killed from here falls to the site's reaper.
+        // The site's reaper handles a process that cannot be killed from here.
         let _ = self.kill();
     }
 }

@@ -1,8 +1,8 @@
-//! A site: one network namespace in which servers and guests meet, apart from the machine's own
+//! A site: one network namespace for servers and guests, separate from the machine's own
 //! network and from every other site.
 //!
 //! Since nothing is shared, every site can use the same addresses and the standard NFS port, and
-//! several runs on one machine do not meet.
+//! several runs on one machine do not interfere.
 //!
 //! What must never enter: what runs in a site; see `service` and `guest`.
 
@@ -21,14 +21,14 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::reaper::{self, Reaper};
 use crate::requirements::search_path;
 
-/// Where NFS servers listen unless told otherwise (RFC 8881, section 2.9.3).
+/// The default port of NFS servers (RFC 8881, section 2.9.3).
 pub const NFS_PORT: u16 = 2049;
 
 /// The address every guest of a site can reach, on the loopback device of the site.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 
-/// A network namespace and a folder for logs, both removed when the last clone is dropped or the
-/// process ends in whatever way.
+/// A network namespace and a folder for logs. Both are removed when the last clone is dropped or the
+/// process ends for any reason.
 #[derive(Clone, Debug)]
 pub struct Site {
     inner: Arc<Inner>,
@@ -42,7 +42,7 @@ struct Inner {
     taps: AtomicU8,
     /// The second byte of the addresses of its cables.
     cables: AtomicU8,
-    /// Held for its Drop, which removes the namespace. None where another process made it.
+    /// Held for its Drop, which removes the namespace. None if another process made it.
     _reaper: Option<Reaper>,
 }
 
@@ -59,8 +59,8 @@ pub(crate) struct Tap {
 }
 
 impl Site {
-    /// Makes a namespace with its loopback device up and [`Site::address`] on it, after sweeping
-    /// what dead runs left. Needs root.
+    /// Makes a namespace with its loopback device up and [`Site::address`] on it, after removing
+    /// the remains of dead runs. Needs root.
     pub fn new() -> Result<Self> {
         let (name, folder) = new_name_and_folder()?;
         let reaper = Reaper::watch(&name)?;
@@ -71,7 +71,7 @@ impl Site {
         Ok(site)
     }
 
-    /// A site that another process made and will remove, with a folder of this process's own.
+    /// A site that another process made and will remove, with this process's own folder.
     pub(crate) fn of_another_process(namespace: &str) -> Result<Self> {
         let (_, folder) = new_name_and_folder()?;
         Ok(Self::with(namespace.to_owned(), folder, None))
@@ -91,7 +91,7 @@ impl Site {
         }
     }
 
-    /// The address servers of this site listen on.
+    /// The address on which servers of this site listen.
     pub fn address(&self) -> IpAddr {
         IpAddr::V4(ADDRESS)
     }
@@ -107,13 +107,13 @@ impl Site {
     }
 
     /// The folder for logs and configuration of this site. It is removed with the site, except
-    /// while a panic unwinds, after [`Site::keep_folder`], or where the environment holds
+    /// while a panic unwinds, after [`Site::keep_folder`], or if the environment contains
     /// `TESTBED_KEEP`.
     pub fn folder(&self) -> &Path {
         &self.inner.folder
     }
 
-    /// Keeps the folder for a person to read; a sweep removes it a day later.
+    /// Keeps the folder for later inspection; a sweep removes it a day later.
     pub fn keep_folder(&self) {
         self.inner.keeps_folder.store(true, Ordering::Relaxed);
     }
@@ -129,8 +129,8 @@ impl Site {
         command
     }
 
-    /// Calls `work` on a thread that lives inside the site. Sockets it makes belong to the site for
-    /// good, even when they are handed out, so a native client can talk to the site's servers.
+    /// Calls `work` on a thread inside the site. Its sockets belong to the site for
+    /// ever, even when they are returned, so a native client can talk to the site's servers.
     pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         let path = Path::new("/run/netns").join(self.namespace());
         std::thread::scope(|scope| {
@@ -167,7 +167,7 @@ impl Site {
         Ok(tap)
     }
 
-    /// Makes the first tap device that is free, and returns its number.
+    /// Makes the first free tap device, and returns its number.
     fn add_tap_device(&self) -> Result<u8> {
         loop {
             let taps = &self.inner.taps;
@@ -207,7 +207,7 @@ impl Drop for Inner {
         if keeps {
             eprintln!("testbed: logs are kept in {}", self.folder.display());
         } else {
-            // The sweep of a later run removes what is left here.
+            // The sweep of a later run removes the rest.
             let _ = fs::remove_dir_all(&self.folder);
         }
     }
@@ -226,8 +226,8 @@ fn new_name_and_folder() -> Result<(String, PathBuf)> {
     Ok((name, folder))
 }
 
-/// The folder all work folders lie in. Others may write to the temporary folder too, so one that
-/// belongs to somebody else is refused.
+/// The folder of all work folders. Others may write to the temporary folder too, so a folder of
+/// another user is refused.
 pub(crate) fn work_base() -> Result<PathBuf> {
     let base = std::env::temp_dir().join("meridian-testbed");
     // The mode lets unprivileged users of a guest reach their scripts.
@@ -253,7 +253,7 @@ fn ip(arguments: &[&str]) -> Result<()> {
     checked(command)
 }
 
-/// Runs a command to its end; what it wrote is part of the error when it fails.
+/// Runs a command to its end; if it fails, its output is part of the error.
 fn checked(mut command: Command) -> Result<()> {
     let output = command
         .stdin(Stdio::null())

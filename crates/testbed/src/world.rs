@@ -1,6 +1,6 @@
-//! Places far apart on one machine: sites joined by a WAN, for stories about several servers.
+//! Places far apart on one machine: sites joined by a WAN, for tests with several servers.
 //!
-//! What must never enter: what servers need on their command lines, and what stories expect.
+//! What must never enter: the command lines of servers, and what tests expect.
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
@@ -11,11 +11,11 @@ use crate::guest::{Guest, GuestConfig};
 use crate::site::{NFS_PORT, Site};
 use crate::wan::{LinkSettings, Wan};
 
-/// Memory of a guest in MiB. Several places share one machine, and stories need little.
+/// Memory of a guest in MiB. Several places share one machine, and tests need little.
 const GUEST_MEMORY_MIB: u32 = 384;
 
-/// Several sites and the WAN between them. All of it vanishes when the world is dropped or the
-/// process ends, services and guests included.
+/// Several sites and the WAN between them. All of it, including services and guests, is removed when the world is dropped or the
+/// process ends.
 #[derive(Debug)]
 pub struct World {
     wan: Wan,
@@ -31,8 +31,8 @@ pub struct Place {
 }
 
 impl World {
-    /// Makes a site for each name, and joins them with equal settings in every direction. Needs what
-    /// [`crate::Requirements::with_wan`] asks for.
+    /// Makes a site for each name, and joins them with equal settings in every direction. Needs everything
+    /// in [`crate::Requirements::with_wan`].
     pub fn new(names: &[&str], settings: &LinkSettings) -> Result<Self> {
         let sites = names.iter().map(|_| Site::new());
         let sites: Vec<Site> = sites.collect::<Result<_>>()?;
@@ -68,7 +68,7 @@ impl World {
         place.with_context(|| format!("the world has no place '{name}'"))
     }
 
-    /// Does the same in every place at the same time, and returns what came of it in the order of the
+    /// Does the same in every place at the same time, and returns the results in the order of the
     /// places.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl Place {
         &self.site
     }
 
-    /// The address under which every place and every guest reaches this place over the WAN. Its own
+    /// The address at which every place and every guest reaches this place over the WAN. Its own
     /// guests reach it too, without crossing the WAN.
     pub fn address(&self) -> IpAddr {
         self.address
@@ -125,7 +125,7 @@ impl Place {
     }
 
     /// Boots a guest in this place, a real Linux client on a local cable. Its host name begins with the
-    /// place's name, so that clients of different places never look like one to a server. Two guests of
+    /// place's name, so that a server never takes clients of different places for one. Two guests of
     /// one place need different names.
     pub fn guest(&self, name: &str) -> Result<Guest> {
         let config = GuestConfig {

@@ -1,4 +1,4 @@
-//! The instruments themselves.
+//! Tests of the testbed itself.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! The peers that measurements compare with serve, and stop without leaving anything behind.
+//! The peers for comparisons serve, and stop without leaving anything behind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn world() -> Result<World> {
     World::new(&["paris", "oslo", "rome"], &near)
 }
 
-/// Bytes that are not the same anywhere.
+/// Bytes without repetition.
 fn bytes(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_u32;
     let next = || {
@@ -25,7 +25,7 @@ fn bytes(length: usize) -> Vec<u8> {
     std::iter::repeat_with(next).take(length).collect()
 }
 
-/// A new folder in that of a place, which goes with it.
+/// A new folder in a place's folder, removed together with it.
 fn folder(place: &Place, name: &str) -> Result<PathBuf> {
     let folder = place.site().folder().join(name);
     fs::create_dir(&folder)?;
@@ -35,7 +35,7 @@ fn folder(place: &Place, name: &str) -> Result<PathBuf> {
 fn stop(service: &mut Service) -> Result<()> {
     let status = service.stop()?;
     let ended = status.code().or(status.signal()).context("it ended")?;
-    // SIGTERM (15) itself ends programs that do not catch it; rsync says 20 when it was told to stop.
+    // SIGTERM (15) ends programs that do not catch it; rsync exits with 20 when it was told to stop.
     ensure!([0, 15, 20].contains(&ended), "{status}");
     Ok(())
 }
@@ -108,7 +108,7 @@ fn rsync_makes_a_folder_equal_and_stops() -> Result<()> {
     rsync.update_from(paris, &here)?;
     ensure!(same_files(&here, &there)? == 1);
     ensure!(!there.join("old").exists(), "what is gone here stays there");
-    // As long as before, and changed within the same second.
+    // The same length, and changed within the same second.
     let mut changed = bytes(100_000);
     changed.reverse();
     fs::write(here.join("new"), changed)?;
@@ -127,7 +127,7 @@ fn gluster_shows_at_one_place_what_another_wrote_and_stops() -> Result<()> {
     let [paris, _, rome] = world.places() else {
         anyhow::bail!("there are three places");
     };
-    // The temporary folder may be one without extended attributes.
+    // The temporary folder may not support extended attributes.
     let disk = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("peers-{}", std::process::id()));
     fs::create_dir(&disk)?;
     let gluster = Gluster::start(&world, world.places(), &disk)?;
@@ -137,7 +137,7 @@ fn gluster_shows_at_one_place_what_another_wrote_and_stops() -> Result<()> {
     fs::create_dir(first.path().join("folder"))?;
     fs::write(first.path().join("folder/file"), &content)?;
     ensure!(fs::read(second.path().join("folder/file"))? == content);
-    // Every place has a copy of its own.
+    // Every place has its own copy.
     for place in world.places() {
         let copy = disk.join(format!("gluster-{}/folder/file", place.name()));
         ensure!(
@@ -151,7 +151,7 @@ fn gluster_shows_at_one_place_what_another_wrote_and_stops() -> Result<()> {
     Ok(fs::remove_dir_all(disk)?)
 }
 
-/// Compares the files of two folders and returns how many there are.
+/// Compares the files of two folders and returns their number.
 fn same_files(one: &Path, other: &Path) -> Result<usize> {
     let mut count = 0;
     for entry in fs::read_dir(one)? {

@@ -1,5 +1,5 @@
-//! The Linux NFS client against NFS-Ganesha: what the testbed promises, seen with a server that is
-//! known to work, so that a failure elsewhere speaks about the server under test.
+//! The Linux NFS client against NFS-Ganesha: the promises of the testbed, tested with a server that is
+//! known to work, so that a failure elsewhere points to the server under test.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,7 +20,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Nothing where this machine cannot run guests.
+    /// Nothing if this machine cannot run guests.
     fn set(test: &str) -> Result<Option<Self>> {
         if !Requirements::guest().with_ganesha().admit(test)? {
             return Ok(None);
@@ -125,7 +125,7 @@ fn scripts_run_as_other_users_and_programs_run_natively() -> Result<()> {
     Ok(())
 }
 
-/// Holds a lock on `file` of one mount and reports whether it can be had through another.
+/// Holds a lock on `file` of one mount and reports whether another mount can get it.
 fn lock_conflicts(holder: &Guest, held: &str, other: &Guest, wanted: &str) -> Result<bool> {
     let job = holder.start(format!(
         "exec flock {held} sh -c 'echo held; exec sleep 1000'"
@@ -212,7 +212,7 @@ fn a_script_that_hangs_is_killed_and_the_guest_goes_on() -> Result<()> {
     scene.ganesha.service().restart()?;
     scene.guest.power_off()?;
 
-    // The failure was meant, so nobody needs the logs that it keeps.
+    // The failure was intended, so its logs are not needed.
     let folder = scene.site.folder().to_owned();
     drop((scene.ganesha, scene.site));
     std::fs::remove_dir_all(folder)?;
@@ -233,7 +233,7 @@ fn namespaces_of(pid: u32) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Whether a process with `word` on its command line lives.
+/// Whether a process with `word` on its command line is alive.
 fn lives(word: &Path) -> Result<bool> {
     let word = word.to_str().context("the folder has a plain name")?;
     let entries = std::fs::read_dir("/proc")?;

@@ -1,4 +1,4 @@
-//! Sites and services by themselves, without a guest.
+//! Sites and services without a guest.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use anyhow::{Context, Result};
 use testbed::{Ganesha, Requirements, Service, Site};
 
-/// A site, or nothing where this machine cannot make one.
+/// A site, or nothing if this machine cannot make one.
 fn site(test: &str) -> Result<Option<Site>> {
     if Requirements::site().admit(test)? {
         Site::new().map(Some)

@@ -1,5 +1,5 @@
-//! A WAN between sites, seen through plain sockets: what arrives, what does not, and what is counted.
-//! How long anything takes is for `testbed wan measure` to show, not for a test.
+//! A WAN between sites, tested through plain sockets: what arrives, what does not, and what is counted.
+//! `testbed wan measure` shows times; tests do not.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, UdpSocket};
@@ -14,7 +14,7 @@ const SOON: Duration = Duration::from_secs(60);
 /// Bytes of the IPv4 and UDP headers.
 const UDP_HEADERS: u64 = 28;
 
-/// Three sites `a`, `b` and `c`, or nothing where this machine cannot join them.
+/// Three sites `a`, `b` and `c`, or nothing if this machine cannot join them.
 fn wan(test: &str, settings: &LinkSettings) -> Result<Option<Wan>> {
     if !Requirements::site().with_wan().admit(test)? {
         return Ok(None);
@@ -56,7 +56,7 @@ fn datagrams(wan: &Wan, site: &str) -> Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Bytes without a pattern that a lost or doubled piece could hide in.
+/// Random bytes, so that a lost or duplicated piece shows.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed;
     let words = std::iter::repeat_with(move || {
@@ -137,7 +137,7 @@ fn counters_tell_every_byte_that_crossed() -> Result<()> {
     let bytes = noise(3, 8 << 20);
     assert!(transfer(&near, &far, &bytes)? == bytes);
     let crossed = wan.link("a", "b")?.traffic()? - crossed;
-    // 52 bytes of headers on 1448 of payload are 3.6 %; a busy machine may make TCP repeat itself.
+    // 52 bytes of headers per 1448 of payload are 3.6 %; on a busy machine TCP may repeat packets.
     let payload = bytes.len() as u64;
     let (least, most) = (payload / 1000 * 1035, payload / 100 * 115);
     assert!((least..most).contains(&crossed.bytes), "{crossed:?}");
@@ -270,13 +270,13 @@ fn what_a_site_sends_and_receives_is_bounded_for_all_others_together() -> Result
         let crossed = through(direction)?;
         assert!(crossed.packets >= 9 && crossed.dropped_packets > 0);
     }
-    // What the access of the sender drops reaches no link; what that of the receiver drops has crossed one.
+    // Packets dropped by the sender's access line reach no link; those dropped by the receiver's have crossed one.
     let linked = |from, to| -> Result<u64> { Ok(wan.link(from, to)?.traffic()?.packets) };
     let sent = through(0)?;
     assert_eq!(linked("a", "b")? + linked("a", "c")?, sent.packets);
     assert_eq!((linked("b", "a")?, linked("c", "a")?), (500, 500));
 
-    // Super-frames that are cut at either end arrive whole.
+    // Super-frames that are cut at either end arrive completely.
     wan.set_access(
         "a",
         &LinkSettings::default().bandwidth(50_000_000).queue(20_000),

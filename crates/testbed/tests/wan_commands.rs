@@ -1,4 +1,4 @@
-//! `testbed wan` from the outside: a process of its own, obeyed commands, and nothing left behind.
+//! `testbed wan` from the outside: a separate process, obeyed commands, and nothing left behind.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ struct Running {
 }
 
 impl Running {
-    /// Nothing where this machine cannot run a WAN.
+    /// Nothing if this machine cannot run a WAN.
     fn start(test: &str, options: &[&str]) -> Result<Option<Self>> {
         if !Requirements::site().with_wan().admit(test)? {
             return Ok(None);
@@ -57,7 +57,7 @@ impl Running {
         Ok(command.args(words).output()?)
     }
 
-    /// What a command prints that must succeed.
+    /// The output of a command that must succeed.
     fn tell(&self, words: &[&str]) -> Result<String> {
         let output = self.command(words)?;
         let complaint = String::from_utf8_lossy(&output.stderr);
@@ -65,7 +65,7 @@ impl Running {
         Ok(String::from_utf8(output.stdout)?)
     }
 
-    /// The line of `show` about the way from one site to the other, in words.
+    /// The words in the line of `show` about the direction from one site to the other.
     fn link(&self, from: &str, to: &str) -> Result<Vec<String>> {
         let table = self.tell(&["show"])?;
         let words = |line: &str| {

@@ -1,5 +1,5 @@
 //! Three places 120 ms apart, each with a server and a real Linux client. The servers are
-//! NFS-Ganeshas, which know nothing of each other: this is about the world, not about them.
+//! NFS-Ganeshas, which do not know each other: this tests the world, not the servers.
 
 use std::time::Duration;
 

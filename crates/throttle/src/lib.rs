@@ -1,7 +1,7 @@
-//! Log lines of what fails again and again: one at the beginning, a sum now and then, one at the end.
+//! Log lines about repeated failures: one at the beginning, a summary at intervals, one at the end.
 //!
-//! A disk that is full, or a peer that is away, makes the same thing fail many times a second for as long as it lasts. Code
-//! that logs such a thing asks here first. Time comes in as an argument.
+//! A full disk, or an absent peer, makes the same operation fail many times a second as long as it lasts. Code
+//! that logs such a failure asks here first. Time is an argument.
 //!
 //! What must never enter: what is logged, and how.
 
@@ -13,18 +13,18 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often a sum is told while something goes on failing.
+/// The interval between summaries while an operation continues to fail.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// What has not failed for this long has ended, unless it was said to work before.
+/// A failure that did not occur for this time has ended, unless the operation worked before.
 const QUIET: Duration = Duration::from_secs(120);
-/// At most this many things are known, so that what others send cannot fill memory. Beyond that, each failure is
-/// told.
+/// The maximum number of known failures, so that remote input cannot fill memory. Beyond that, each failure is
+/// logged.
 const KNOWN_MAX: usize = 256;
 
-/// What fails: a name that is fixed, and whom or what it is about.
+/// The failing thing: a fixed name, and the number of what it is about.
 pub type Subject = (&'static str, u64);
 
-/// A number for words, whatever the figures in them are: for what a subject is about.
+/// A number for a message, independent of the figures in it: for what a subject is about.
 #[must_use]
 pub fn kind_of(words: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -33,7 +33,7 @@ pub fn kind_of(words: &str) -> u64 {
     hasher.finish()
 }
 
-/// Something that fails now.
+/// A present failure.
 #[derive(Clone, Copy, Debug)]
 struct Episode {
     began: Instant,
@@ -41,29 +41,29 @@ struct Episode {
     told: Instant,
     /// How often it has failed.
     times: u64,
-    /// How often since that was told.
+    /// How often since the last log line.
     untold: u64,
 }
 
-/// How often something has failed.
+/// A summary of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum {
     /// How often since it began.
     pub times: u64,
-    /// Of these, how often since that was told.
+    /// How often since the last log line.
     pub untold: u64,
-    /// For how long it has been failing.
+    /// How long it has lasted.
     pub lasting: Duration,
 }
 
-/// Decides what is told of what fails.
+/// Decides which failures are logged.
 #[derive(Debug, Default)]
 pub struct Throttle {
     episodes: Mutex<BTreeMap<Subject, Episode>>,
 }
 
 impl Throttle {
-    /// One that knows of no failure.
+    /// A throttle without known failures.
     #[must_use]
     pub const fn new() -> Throttle {
         Throttle {
@@ -71,7 +71,7 @@ impl Throttle {
         }
     }
 
-    /// Something has failed. Returns what to tell, if it is time to tell something.
+    /// An operation has failed. Returns the summary to log, if it is time to log.
     pub fn failed(&self, subject: Subject, now: Instant) -> Option<Sum> {
         let mut episodes = self.episodes.lock().unwrap_or_else(PoisonError::into_inner);
         let known = episodes.get_mut(&subject);
@@ -102,13 +102,13 @@ impl Throttle {
         Some(sum)
     }
 
-    /// Something works. Returns the whole sum if it had failed before.
+    /// An operation works. Returns the whole summary if it had failed before.
     pub fn works(&self, subject: Subject, now: Instant) -> Option<Sum> {
         let mut episodes = self.episodes.lock().unwrap_or_else(PoisonError::into_inner);
         episodes.remove(&subject).map(|episode| episode.sum(now))
     }
 
-    /// What has not failed for two minutes has ended: returns it with its sum. To be called now and then.
+    /// Returns failures that did not occur for two minutes, with their summaries: they have ended. To be called at intervals.
     pub fn ended(&self, now: Instant) -> Vec<(Subject, Sum)> {
         let mut episodes = self.episodes.lock().unwrap_or_else(PoisonError::into_inner);
         let ended = episodes.extract_if(.., |_, episode| episode.is_over(now));
@@ -147,7 +147,7 @@ mod tests {
 
     const DISK: Subject = ("disk", 0);
 
-    /// How many lines are told, and the last one, when something fails this often a second for this long.
+    /// The number of logged lines, and the last one, when an operation fails this often a second for this long.
     fn lines(throttle: &Throttle, began: Instant, a_second: u32, seconds: u32) -> (usize, String) {
         let moments =
             (0..seconds * a_second).map(|at| began + Duration::from_secs(1) * at / a_second);
@@ -183,7 +183,7 @@ mod tests {
         assert!(throttle.ended(quiet).is_empty());
         let ended = throttle.ended(later + QUIET);
         assert_eq!(ended[0].1.to_string(), "2 times in 100 s");
-        // Where nobody asks what has ended, it ends by itself.
+        // Without a call of `ended`, it still ends by itself.
         assert!(throttle.failed(DISK, later).is_some());
         assert_eq!(throttle.failed(DISK, later), None);
         assert!(

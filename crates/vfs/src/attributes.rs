@@ -1,9 +1,9 @@
-//! What is known of an object, and what a client may set.
+//! The attributes of an object, and the attributes that a client may set.
 
 use crate::{ChangeAttribute, ObjectId};
 use serde::{Deserialize, Serialize};
 
-/// The kind of an object, fixed when it is made.
+/// The kind of an object, fixed at its creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ObjectKind {
     /// A regular file.
@@ -43,16 +43,16 @@ pub struct Timestamp {
     pub nanoseconds: u32,
 }
 
-/// What is known of an object.
+/// The attributes of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     /// The object itself.
     pub id: ObjectId,
-    /// Its kind, with device numbers where it has them.
+    /// Its kind, with device numbers for devices.
     pub kind: ObjectKind,
     /// Permission, set-id and sticky bits (the lower 12 bits of a POSIX mode).
     pub mode: u32,
-    /// Names that lead to the object; a directory counts as on other POSIX systems (2 + subdirectories).
+    /// The number of names of the object; a directory counts as on other POSIX systems (2 + subdirectories).
     pub links: u32,
     /// Numeric user id of the owner.
     pub owner: u32,
@@ -64,13 +64,13 @@ pub struct Attributes {
     pub space_used: u64,
     /// Version; grows with every change of data or attributes.
     pub change: ChangeAttribute,
-    /// Last read, kept about as exactly as Linux does with `relatime`.
+    /// Last read; about as exact as with `relatime` on Linux.
     pub accessed: Timestamp,
     /// Last change of data or entries.
     pub modified: Timestamp,
     /// Last change of anything.
     pub changed: Timestamp,
-    /// When the object was made.
+    /// Time of creation.
     pub created: Timestamp,
 }
 
@@ -82,7 +82,7 @@ impl Attributes {
     }
 }
 
-/// A time a client sets: its own, or the server's now (RFC 8881, section 5.9.2, `settime4`).
+/// A time that a client sets: a given time, or the server's current time (RFC 8881, section 5.9.2, `settime4`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SetTime {
     /// The time at which the server executes the operation.
@@ -91,7 +91,7 @@ pub enum SetTime {
     To(Timestamp),
 }
 
-/// Attributes to set; those that are `None` stay.
+/// Attributes to set; `None` leaves an attribute unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetAttributes {
     /// Lower 12 bits of a POSIX mode.
@@ -111,7 +111,7 @@ pub struct SetAttributes {
 }
 
 impl SetAttributes {
-    /// Whether nothing is to be set.
+    /// Whether no attribute is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == SetAttributes::default()

@@ -1,31 +1,31 @@
-//! On whose behalf an operation runs, after squashing, and for which of their requests.
+//! The user of an operation, after squashing, and the request to which the operation belongs.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 use crate::RequestId;
 
-/// The user id that permission checks do not apply to.
+/// The user id that is exempt from permission checks.
 pub const ROOT_ID: u32 = 0;
 
-/// A user as the server sees it once the export's squashing rules have been applied.
+/// A user after the export's squashing rules have been applied.
 ///
-/// It travels with forwarded operations, so that checks happen where the operation executes.
+/// Forwarded operations carry it, so that checks happen where the operation executes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Credentials {
     /// Numeric user id.
     pub user: u32,
     /// Numeric primary group id; new objects get it.
     pub group: u32,
-    /// Further groups (at most 16 arrive with AUTH_SYS, RFC 5531, appendix A).
+    /// Further groups (AUTH_SYS carries at most 16, RFC 5531, appendix A).
     pub groups: Arc<[u32]>,
-    /// The request that the operation belongs to, if a client may ask for it again after its server was started anew
-    /// and it must not be carried out a second time.
+    /// The request of the operation, if a client may repeat it after a restart of its server
+    /// and it must not be carried out twice.
     pub request: Option<RequestId>,
 }
 
 impl Credentials {
-    /// The superuser, for work that no client asked for.
+    /// The superuser, for work that no client requested.
     #[must_use]
     pub fn root() -> Credentials {
         Credentials {

@@ -1,14 +1,14 @@
-//! Reading a directory page by page while others change it.
+//! Reading a directory page by page while it changes.
 
 use std::collections::BTreeSet;
 
 use crate::{Attributes, ChangeAttribute, Name};
 use serde::{Deserialize, Serialize};
 
-/// A place in a directory from which reading goes on.
+/// A place in a directory from which reading continues.
 ///
 /// A cookie belongs to a name, not to a position: it stays valid when other entries come and go, and
-/// is the same at every replica. [`Cookie::START`] stands before the first entry; real cookies are
+/// is the same at every replica. [`Cookie::START`] is before the first entry; real cookies are
 /// at least [`Cookie::FIRST`] (RFC 8881, section 18.23.3 reserves 0, 1 and 2) and below 2^63.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Cookie(pub u64);
@@ -23,7 +23,7 @@ impl Cookie {
 /// One entry of a directory, without `.` and `..`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectoryEntry {
-    /// Reading after this cookie continues behind the entry.
+    /// Reading after this cookie continues after the entry.
     pub cookie: Cookie,
     /// The entry's name.
     pub name: Name,
@@ -38,8 +38,8 @@ pub struct DirectoryPage {
     pub entries: Vec<DirectoryEntry>,
     /// Whether no entry follows the last one.
     pub end: bool,
-    /// The cookies of entries whose attributes nobody can tell now, because the server that has them is away; what stands there instead is
-    /// older, but for identifier and kind. It does not travel with the page.
+    /// The cookies of entries whose attributes are unknown now, because the server that has them is away. Their attributes here are
+    /// outdated, except identifier and kind. This field is not transmitted.
     #[serde(skip)]
     pub unread: BTreeSet<Cookie>,
 }

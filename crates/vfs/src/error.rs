@@ -3,35 +3,35 @@
 use crate::{DirectoryChange, LockConflict, NameError, ObjectId};
 use serde::{Deserialize, Serialize};
 
-/// Why arguments are invalid. By this name, so that derived code does not borrow it from what it decodes.
+/// Why arguments are invalid. This alias prevents that derived code borrows the text from the decoder's input.
 type Reason = &'static str;
 
 /// The result of a file system operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation did not happen. Nothing has changed when one of these is returned, [`Error::Uncertain`] and
-/// [`Error::Removed`] excepted.
+/// Why an operation did not happen. When one of these is returned, nothing has changed, except for [`Error::Uncertain`] and
+/// [`Error::Removed`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Error {
     /// No entry has that name.
     #[error("no such entry")]
     NotFound,
-    /// The object of a filehandle is gone, or was never of this tree.
+    /// The object of a filehandle is gone, or was never part of this tree.
     #[error("the object no longer exists")]
     Stale,
-    /// The mode bits do not let this user do that (POSIX `EACCES`).
+    /// The mode bits do not allow this to the user (POSIX `EACCES`).
     #[error("permission denied")]
     AccessDenied,
-    /// Only the owner or the superuser may do that (POSIX `EPERM`).
+    /// Only the owner or the superuser may do this (POSIX `EPERM`).
     #[error("operation not permitted")]
     NotPermitted,
-    /// The entry is there already.
+    /// The entry exists already.
     #[error("the entry exists")]
     Exists,
-    /// A directory was needed.
+    /// The operation needs a directory.
     #[error("not a directory")]
     NotDirectory,
-    /// Something other than a directory was needed.
+    /// The operation needs an object other than a directory.
     #[error("is a directory")]
     IsDirectory,
     /// The object is a symbolic link, which cannot be opened or read as a file.
@@ -46,22 +46,22 @@ pub enum Error {
     /// Malformed or contradictory arguments.
     #[error("invalid argument: {0}")]
     Invalid(#[serde(with = "reason")] Reason),
-    /// The bytes cannot be a name.
+    /// The bytes are not a valid name.
     #[error("{0}")]
     Name(#[from] NameError),
-    /// An offset or length beyond what a file can hold.
+    /// An offset or length beyond the maximum file size.
     #[error("the file would become too large")]
     TooLarge,
-    /// One more name than an object can have.
+    /// The object already has the maximum number of names.
     #[error("the object has too many links")]
     TooManyLinks,
-    /// No space is left for data, apart from what is kept back so that things can be removed.
+    /// No space is left for data, except the reserve for removals.
     #[error("no space left")]
     NoSpace,
-    /// The tree cannot be changed at all.
+    /// The tree cannot be changed.
     #[error("read-only file system")]
     ReadOnly,
-    /// A cookie that no directory page could have held.
+    /// No directory page contains such a cookie.
     #[error("the directory cookie is not valid")]
     BadCookie,
     /// The object has no such extended attribute.
@@ -70,45 +70,45 @@ pub enum Error {
     /// The extended attribute, or all of the object's together, would be too large.
     #[error("the extended attribute is too large")]
     XattrTooLarge,
-    /// Another owner's share reservation stands against the open or the I/O.
+    /// Another owner's share reservation conflicts with the open or the I/O.
     #[error("denied by another open")]
     ShareDenied,
-    /// Another owner's byte-range lock stands against the lock or the I/O.
+    /// Another owner's byte-range lock conflicts with the lock or the I/O.
     #[error("a byte-range lock is in the way")]
     Locked(Box<LockConflict>),
-    /// The operation is allowed only after clients had time to reclaim their locks.
+    /// The operation is allowed only after clients have had time to reclaim their locks.
     #[error("in grace after a failure")]
     Grace,
-    /// The answer is not to be had now; the client should ask again later.
+    /// No answer is possible now; the client should retry later.
     #[error("try again later")]
     Delay,
     /// The file system has no such operation.
     #[error("not supported")]
     NotSupported,
-    /// The request is one to be answered only if it was carried out, and it was not, as far as is known.
+    /// The request is a pure repeat, and as far as known it was not carried out before.
     #[error("the request was not carried out before")]
     NotCarriedOut,
-    /// It is not known yet whether the change was made, and nobody is to be told that it was not: the same request should
-    /// come again later.
+    /// It is not known yet whether the change was made, and the client must not be told that it was not. The client should repeat the
+    /// same request later.
     #[error("what became of the operation is not known yet")]
     Uncertain,
     /// The storage below failed. The text is for the log, not for clients.
     #[error("input/output error: {0}")]
     Io(String),
-    /// The request was carried out before, and the object that it made has been removed since.
+    /// The request was carried out before, but the object that it created has been removed since.
     #[error("what the request has made no longer exists")]
     Removed {
-        /// What it made.
+        /// The created object.
         object: ObjectId,
-        /// How the directory changed then.
+        /// The change of the directory at that time.
         directory: DirectoryChange,
     },
-    /// The operation is about objects of several homes of a pool, and cannot be done in one.
+    /// The operation concerns objects of several homes of a pool, and cannot be done at one of them.
     #[error("the objects lie at different homes")]
     CrossHome,
 }
 
-/// Reasons are written for the log of the server that found them; elsewhere a general one stands in.
+/// Reasons are text for the log of the server that found them; other servers get a general text.
 mod reason {
     use serde::{Deserialize, Deserializer, Serializer};
 

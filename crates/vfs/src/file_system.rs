@@ -1,4 +1,4 @@
-//! The trait that the NFS service is written against.
+//! The trait that the NFS service uses.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -15,15 +15,15 @@ use crate::{
     SetAttributes, Share, XattrName,
 };
 
-/// Says which of some clients, by their names, a server does not have. If it is asked for good, those may not
+/// Returns which of the named clients are not clients of this server. If the second argument is true, these may not
 /// reclaim anything there from now on.
 pub type AbsentClients = Arc<dyn Fn(&[Arc<[u8]>], bool) -> Vec<Arc<[u8]>> + Send + Sync>;
 
-/// Has the server in front of a file system forget all its clients, as a restart would. What is returned ends when nothing is done any more
-/// that rests on what they held.
+/// Makes the server in front of a file system forget all its clients, as a restart would. The returned future ends when no operation that
+/// relies on their state is in progress any more.
 pub type Forget = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// What is fixed for the life of a tree.
+/// The properties that are fixed for the lifetime of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
     /// The tree's identity, the same at every replica.
@@ -37,30 +37,30 @@ pub struct Properties {
 /// Space in a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {
-    /// Bytes that the tree's storage can hold in all.
+    /// The total bytes that the tree's storage can hold.
     pub total_bytes: u64,
     /// Bytes not in use.
     pub free_bytes: u64,
-    /// Bytes that users may still fill; less than `free_bytes` by what is kept in reserve.
+    /// Bytes that users may still fill: `free_bytes` minus the reserve.
     pub available_bytes: u64,
-    /// Objects that could exist in all.
+    /// The total number of objects that could exist.
     pub total_objects: u64,
-    /// Objects that could still be made.
+    /// The number of objects that could still be created.
     pub free_objects: u64,
 }
 
 /// Why an operation on data is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessCheck<'a> {
-    /// The mode bits are to be checked now, for these credentials, with no open behind it.
+    /// Check the mode bits now, for these credentials: there is no open.
     Credentials(&'a Credentials),
-    /// The file was opened for it: what the mode bits say by now does not matter. The credentials
+    /// The file was opened for this operation, so the current mode bits do not matter. The credentials
     /// still decide whether set-id bits are cleared.
     Open(&'a Credentials),
 }
 
 impl<'a> AccessCheck<'a> {
-    /// On whose behalf the operation runs.
+    /// The user of the operation.
     #[must_use]
     pub fn credentials(&self) -> &'a Credentials {
         match self {
@@ -69,12 +69,12 @@ impl<'a> AccessCheck<'a> {
     }
 }
 
-/// An [`AccessCheck`] that owns the credentials: it outlives the request, and travels to other servers.
+/// An [`AccessCheck`] that owns the credentials: it outlives the request, and can be sent to other servers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnedAccessCheck {
-    /// On whose behalf the operation runs.
+    /// The user of the operation.
     pub who: Credentials,
-    /// The file was opened for it.
+    /// Whether the file was opened for this operation.
     pub opened: bool,
 }
 
@@ -98,22 +98,22 @@ impl OwnedAccessCheck {
     }
 }
 
-/// Content of a new object, besides its attributes.
+/// The kind-specific part of a new object, without its attributes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NewObject {
     /// An empty directory, a fifo, a socket or a device. Never a file or symbolic link.
     Plain(ObjectKind),
     /// A symbolic link with its target, 1 to 4095 bytes, without NUL.
     Symlink(Bytes),
-    /// A regular file, made as [`Creation`] says.
+    /// A regular file.
     File(Creation),
-    /// A name, and what has to stand beside it, for a directory that was made in another store already, under this identifier. What is
-    /// asked of the directory, but for its name, is answered there.
+    /// A name and a local row for a directory that was created in another store already, under this identifier. All requests about
+    /// the directory, except about its name, are answered there.
     DirectoryElsewhere(ObjectId),
 }
 
 impl NewObject {
-    /// The identifier of an object that was made elsewhere.
+    /// The identifier of an object that was created elsewhere.
     #[must_use]
     pub fn elsewhere(&self) -> Option<ObjectId> {
         match self {
@@ -123,45 +123,45 @@ impl NewObject {
     }
 }
 
-/// What to do when a regular file is to be made (RFC 8881, section 18.16.3, `createmode4`).
+/// How to create a regular file (RFC 8881, section 18.16.3, `createmode4`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Creation {
-    /// An existing file is taken as it is; the given attributes are then ignored.
+    /// An existing file is used unchanged; the given attributes are then ignored.
     Unchecked,
     /// An existing entry is an error.
     Guarded,
-    /// An existing file is taken if it was made with the same verifier and neither written nor given attributes since,
-    /// else an error. The verifier is stored with the file until then, so that a repeat after a crash succeeds. The
-    /// caller makes sure that nobody else can have the same.
+    /// An existing file is used if it was created with the same verifier and has been neither written nor given attributes since;
+    /// otherwise it is an error. The verifier is stored with the file until then, so that a repeat after a crash succeeds. The
+    /// caller ensures that no other client can have the same verifier.
     Exclusive([u8; 8]),
 }
 
-/// A made, or found, object.
+/// A created, or found, object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Created {
     /// The object.
     pub attributes: Attributes,
-    /// The directory around the change; both versions are equal when nothing was made.
+    /// The directory before and after the change; both versions are equal when nothing was created.
     pub directory: DirectoryChange,
-    /// False when the object was there already, which [`Creation`] can allow.
+    /// False when the object existed already, which [`Creation`] can allow.
     pub made: bool,
 }
 
 /// Data read from a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadData {
-    /// The bytes; fewer than asked for only at the end of the file.
+    /// The bytes; fewer than requested only at the end of the file.
     pub bytes: Bytes,
-    /// Whether the last byte of the file is among them, or the offset lies behind it.
+    /// Whether the bytes include the last byte of the file, or the offset is after it.
     pub end_of_file: bool,
 }
 
-/// What a client wants to be on stable storage before it is answered (RFC 8881, section 18.32.3).
+/// What has to be on stable storage before the client gets the answer (RFC 8881, section 18.32.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Stability {
     /// Nothing; a later commit makes it stable.
     Unstable,
-    /// The data, and what is needed to find it.
+    /// The data, and the metadata that is needed to find it.
     Data,
     /// Data and all attributes.
     File,
@@ -171,23 +171,23 @@ pub enum Stability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteVerifier(pub [u8; 8]);
 
-/// How data was written.
+/// The result of a write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
-    /// Bytes written: all of them.
+    /// The number of bytes written: all of them.
     pub count: u32,
-    /// At least what was asked for.
+    /// At least the requested stability.
     pub stability: Stability,
-    /// For comparison with that of the commit.
+    /// For comparison with the verifier of the commit.
     pub verifier: WriteVerifier,
-    /// What the file has afterwards, where somebody had to be asked who could tell that as well.
+    /// The file's attributes after the write, if the server that had to be asked could supply them as well.
     pub attributes: Option<Attributes>,
 }
 
-/// A commit that was carried out.
+/// The result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commitment {
-    /// For comparison with that of the writes.
+    /// For comparison with the verifier of the writes.
     pub verifier: WriteVerifier,
 }
 
@@ -200,7 +200,7 @@ pub enum SeekTarget {
     Hole,
 }
 
-/// A piece of a file, for allocation and deallocation. Not empty, and its end fits into 63 bits.
+/// A range of a file, for allocation and deallocation. Not empty, and its end fits into 63 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
     /// First byte.
@@ -209,14 +209,14 @@ pub struct Extent {
     pub length: u64,
 }
 
-/// Whether an extended attribute may, or must, exist already (RFC 8276, section 8.4.3).
+/// Whether an extended attribute may or must exist already (RFC 8276, section 8.4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum XattrMode {
-    /// Either.
+    /// It may exist.
     Any,
-    /// It must not.
+    /// It must not exist.
     Create,
-    /// It must.
+    /// It must exist.
     Replace,
 }
 
@@ -234,28 +234,28 @@ pub struct XattrPage {
 /// One tree of files, as an NFS server needs it.
 ///
 /// Contract for every implementation:
-/// - Operations are atomic and appear in one order for everybody. An operation that returned has
-///   happened; with synchronous commit it is on stable storage, unstable writes excepted.
-/// - Checks of permission happen inside, with the credentials given, by the rules of
-///   [`crate::permission`], at the moment at which the operation executes.
+/// - Operations are atomic, and all clients see them in the same order. An operation that returned has
+///   happened; with synchronous commit it is on stable storage, except for unstable writes.
+/// - The implementation checks permission, with the given credentials, by the rules of
+///   [`crate::permission`], when the operation executes.
 /// - An identifier that is unknown, or of a removed object, gives [`crate::Error::Stale`].
-/// - A future that is dropped may or may not have had its effect, as if the client's reply was lost.
-/// - Where requests are kept ([`FileSystem::keeps_requests`]), a change that credentials with a request ask for is made
-///   once: when the same request comes again it is answered as it was, with the attributes of now. This holds for what makes, removes,
-///   renames and links objects, and for changes of attributes and extended attributes.
+/// - An operation whose future is dropped may or may not have had its effect, as if the reply was lost.
+/// - If requests are kept ([`FileSystem::keeps_requests`]), a change whose credentials contain a request is made only
+///   once: a repeat of the request gets the same answer, with the current attributes. This holds for operations that create, remove,
+///   rename and link objects, and for changes of attributes and extended attributes.
 #[async_trait]
 pub trait FileSystem: Send + Sync + 'static {
-    /// What never changes.
+    /// The fixed properties.
     fn properties(&self) -> &Properties;
 
-    /// Space for more.
+    /// The current space.
     async fn space(&self) -> Result<Space>;
 
-    /// What is known of an object. Needs no permission.
+    /// The attributes of an object. Needs no permission.
     async fn attributes(&self, id: ObjectId) -> Result<Attributes>;
 
-    /// Changes attributes, all or none. Setting the size needs `access` to write the file; other
-    /// attributes always follow the credentials. Returns the attributes afterwards.
+    /// Changes all of these attributes or none. Setting the size needs `access` to write the file; other
+    /// attributes are always checked by the credentials. Returns the attributes afterwards.
     async fn set_attributes(
         &self,
         access: AccessCheck<'_>,
@@ -263,7 +263,7 @@ pub trait FileSystem: Send + Sync + 'static {
         set: &SetAttributes,
     ) -> Result<Attributes>;
 
-    /// The object behind a name, with the attributes that [`FileSystem::attributes`] would tell. Needs search
+    /// The object of a name, with the same attributes as from [`FileSystem::attributes`]. Needs search
     /// permission.
     async fn lookup(
         &self,
@@ -275,7 +275,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// The directory that holds a directory. [`crate::Error::NotFound`] for the root.
     async fn parent(&self, who: &Credentials, directory: ObjectId) -> Result<Attributes>;
 
-    /// Entries behind `after`, at most `max_entries`, at least one unless at the end. Needs read
+    /// Entries after `after`: at most `max_entries`, and at least one unless at the end. Needs read
     /// permission.
     async fn read_directory(
         &self,
@@ -285,8 +285,8 @@ pub trait FileSystem: Send + Sync + 'static {
         max_entries: usize,
     ) -> Result<DirectoryPage>;
 
-    /// Makes an object and its name, with the attributes given. Owner and group come from `who`
-    /// unless set, the group from a set-group-id directory. `set.size` of a new file is honoured.
+    /// Creates an object and its name, with the given attributes. Owner and group come from `who`
+    /// unless set, the group from a set-group-id directory. `set.size` applies to a new file.
     async fn create(
         &self,
         who: &Credentials,
@@ -296,7 +296,7 @@ pub trait FileSystem: Send + Sync + 'static {
         set: &SetAttributes,
     ) -> Result<Created>;
 
-    /// Removes a name; the object goes with its last name and its last open. Directories must be empty.
+    /// Removes a name; the object is removed with its last name and its last open. Directories must be empty.
     async fn remove(
         &self,
         who: &Credentials,
@@ -304,8 +304,8 @@ pub trait FileSystem: Send + Sync + 'static {
         name: &Name,
     ) -> Result<DirectoryChange>;
 
-    /// Renames as POSIX `rename` does: a file replaces a file, a directory an empty directory, and two
-    /// names of one object leave everything as it is. Returns the change of the source directory
+    /// Renames as POSIX `rename` does: a file replaces a file, a directory an empty directory; if both
+    /// names lead to the same object, nothing changes. Returns the change of the source directory
     /// and that of the target directory.
     async fn rename(
         &self,
@@ -326,9 +326,9 @@ pub trait FileSystem: Send + Sync + 'static {
     /// The target of a symbolic link.
     async fn read_link(&self, who: &Credentials, id: ObjectId) -> Result<Bytes>;
 
-    /// Registers what an open owner does with a file and checks permission for what is new in
-    /// `share`. An owner that opens again gets the union. While opened, a removed file keeps
-    /// its data. [`AccessCheck::Open`] waives the permission check, for a file that the owner made, or had open
+    /// Registers an open of a file by an owner, and checks permission for what is new in
+    /// `share`. If the owner opens again, it has the union. While it is open, a removed file keeps
+    /// its data. [`AccessCheck::Open`] skips the permission check, for a file that the owner created, or had open
     /// before a restart.
     async fn open(
         &self,
@@ -338,8 +338,8 @@ pub trait FileSystem: Send + Sync + 'static {
         share: Share,
     ) -> Result<Attributes>;
 
-    /// Registers the first open of a file that the same request made a moment ago, in whose way nothing is: mode bits
-    /// do not count for its maker, and nobody else can know it yet.
+    /// Registers the first open of a file that the same request has just created. Nothing can conflict: mode bits
+    /// do not apply to its creator, and no other client knows the file yet.
     async fn open_made(
         &self,
         who: &Credentials,
@@ -351,16 +351,16 @@ pub trait FileSystem: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Replaces an owner's share by a smaller one.
+    /// Reduces an owner's share.
     async fn downgrade(&self, id: ObjectId, owner: &OpenOwner, share: Share) -> Result<()>;
 
-    /// Ends an owner's open. Returns only when the promises of closing hold. Closing what is not
-    /// open does nothing.
+    /// Ends an owner's open. Returns only when the guarantees of closing hold. Has no effect if the file is not
+    /// open.
     async fn close(&self, id: ObjectId, owner: &OpenOwner) -> Result<()>;
 
-    /// Locks a range, replacing what the same owner held of it.
-    /// [`crate::Error::Locked`] names a lock in the way, [`crate::Error::NoSpace`] stands for as many locked ranges as there
-    /// may be of this file, or of this client in all files.
+    /// Locks a range, and replaces what the same owner held of it.
+    /// [`crate::Error::Locked`] contains a conflicting lock. [`crate::Error::NoSpace`] means that this file, or this client
+    /// in all files, has the maximum number of locked ranges.
     async fn lock(
         &self,
         id: ObjectId,
@@ -369,7 +369,7 @@ pub trait FileSystem: Send + Sync + 'static {
         kind: LockKind,
     ) -> Result<()>;
 
-    /// A lock that would be in the way.
+    /// A lock that conflicts with this one.
     async fn test_lock(
         &self,
         id: ObjectId,
@@ -378,14 +378,14 @@ pub trait FileSystem: Send + Sync + 'static {
         kind: LockKind,
     ) -> Result<Option<LockConflict>>;
 
-    /// Unlocks what the owner holds of a range, splitting locks where needed. [`crate::Error::NoSpace`] when that would make
-    /// more of them than there may be.
+    /// Unlocks what the owner holds of a range, and splits locks if needed. [`crate::Error::NoSpace`] when that would exceed
+    /// the maximum number of locked ranges.
     async fn unlock(&self, id: ObjectId, owner: &LockOwner, range: ByteRange) -> Result<()>;
 
     /// Whether the owner holds a lock on the file.
     async fn holds_lock(&self, id: ObjectId, owner: &LockOwner) -> Result<bool>;
 
-    /// Whether the owner has the file open so that others are kept out, by what is known here.
+    /// Whether the owner has the file open with a denial, as far as known here.
     async fn holds_denial(&self, id: ObjectId, owner: &OpenOwner) -> Result<bool> {
         let denials = self.holdings().denials;
         Ok(denials
@@ -393,8 +393,8 @@ pub trait FileSystem: Send + Sync + 'static {
             .any(|(file, holder)| (*file, holder) == (id, owner)))
     }
 
-    /// Reads. [`AccessCheck::Credentials`] needs read permission (or, for the owner of an executable,
-    /// execute permission, as a client paging in a program has).
+    /// Reads. [`AccessCheck::Credentials`] needs read permission, or execute permission, because a client has to
+    /// page in programs.
     async fn read(
         &self,
         access: AccessCheck<'_>,
@@ -413,13 +413,13 @@ pub trait FileSystem: Send + Sync + 'static {
         stability: Stability,
     ) -> Result<Written>;
 
-    /// Makes earlier unstable writes of the file stable. A `count` of zero means to the end; an
-    /// implementation may do more than asked.
+    /// Makes earlier unstable writes of the file stable. A `count` of zero means up to the end; an
+    /// implementation may do more than requested.
     async fn commit(&self, id: ObjectId, offset: u64, count: u32) -> Result<Commitment>;
 
-    /// The next data or hole at or behind `offset`. `None` when only a hole follows to the end of
-    /// the file; [`crate::Error::Invalid`] is not used: an offset at or behind the end gives
-    /// `NotFound`.
+    /// The next data or hole at or after `offset`. `None` when only a hole follows up to the end of
+    /// the file. An offset at or after the end gives `NotFound`, not
+    /// [`crate::Error::Invalid`].
     async fn seek(
         &self,
         access: AccessCheck<'_>,
@@ -431,14 +431,14 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Reserves storage for an extent; the file grows to hold it.
     async fn allocate(&self, access: AccessCheck<'_>, id: ObjectId, extent: Extent) -> Result<()>;
 
-    /// Turns an extent into a hole that reads as zeros; the length stays.
+    /// Turns an extent into a hole that reads as zeros; the file size stays.
     async fn deallocate(&self, access: AccessCheck<'_>, id: ObjectId, extent: Extent)
     -> Result<()>;
 
     /// The value of an extended attribute. Needs read permission.
     async fn xattr(&self, who: &Credentials, id: ObjectId, name: &XattrName) -> Result<Bytes>;
 
-    /// Sets an extended attribute. Needs write permission. Returns the object's version around it.
+    /// Sets an extended attribute. Needs write permission. Returns the object's version before and after.
     async fn set_xattr(
         &self,
         who: &Credentials,
@@ -448,7 +448,7 @@ pub trait FileSystem: Send + Sync + 'static {
         mode: XattrMode,
     ) -> Result<DirectoryChange>;
 
-    /// Removes an extended attribute. Needs write permission. Returns the object's version around it.
+    /// Removes an extended attribute. Needs write permission. Returns the object's version before and after.
     async fn remove_xattr(
         &self,
         who: &Credentials,
@@ -456,7 +456,7 @@ pub trait FileSystem: Send + Sync + 'static {
         name: &XattrName,
     ) -> Result<DirectoryChange>;
 
-    /// Names of extended attributes behind `cookie` (0 at first), whose lengths plus four bytes each
+    /// Names of extended attributes after `cookie` (0 at first). Their lengths plus four bytes each
     /// sum to at most `max_bytes`; [`crate::Error::XattrTooLarge`] when not even one fits. Needs read
     /// permission.
     async fn xattrs(
@@ -467,14 +467,14 @@ pub trait FileSystem: Send + Sync + 'static {
         max_bytes: usize,
     ) -> Result<XattrPage>;
 
-    /// Who holds locks, or opens that deny something, at whichever server, as far as the local copy knows. A file
-    /// system that nobody else serves has nothing to tell: its server knows all holders.
+    /// The holders of locks and of opens with denials, at any server, as far as the local copy knows. Empty if only one
+    /// server serves the file system: that server knows all holders.
     fn holdings(&self) -> Holdings {
         Holdings::default()
     }
 
-    /// Gives back for their owners what nobody will give back any more. Goes on after a failure and returns the
-    /// first one; what was given back stays so.
+    /// Releases these holdings for owners that will not release them any more. Continues after an error and returns the
+    /// first one; what was released stays released.
     async fn give_up(&self, holdings: &Holdings) -> Result<()> {
         let mut outcome = Ok(());
         for (id, owner) in &holdings.locks {
@@ -488,63 +488,63 @@ pub trait FileSystem: Send + Sync + 'static {
         outcome
     }
 
-    /// Names who answers from now on which of some clients are not those of the server in front of this file system.
-    /// It returns at once. What belongs to clients whom all servers name for good is given up; a file system that
-    /// has one server does not ask.
+    /// Sets the function that tells from now on which clients are not clients of the server in front of this file system.
+    /// The function returns immediately. If all servers finally deny a client, its holdings are released. A file system with
+    /// one server does not call it.
     fn on_clients_asked(&self, absent: AbsentClients) {
         drop(absent);
     }
 
-    /// Whether others may have given up what this server's clients held of an object before its start, because it was away for
-    /// too long. A client that reclaims then must still have it, by what is known here.
+    /// Whether other servers may have released what this server's clients held of an object before its start, because it was away
+    /// too long. A client that reclaims must then still hold it, as far as known here.
     fn others_went_on(&self, of: ObjectId) -> bool {
         let _ = of;
         false
     }
 
-    /// Whether clients of other servers may hold from before a start what is not known here yet. Nobody may be given anything
-    /// new then; clients that reclaim may go on.
+    /// Whether clients of other servers may hold something from before a start that is not known here yet. Until then no client may get
+    /// anything new; clients may reclaim.
     fn others_reclaim(&self) -> bool {
         false
     }
 
-    /// Names what is to be called when all that this server's clients held has been given up, because the server was away for so
-    /// long. Whatever they ask for by it fails until it has ended.
+    /// Sets the function to call when everything that this server's clients held has been released, because the server was away
+    /// too long. Requests that rely on such holdings fail until the function's future has ended.
     fn on_loss(&self, forget: Forget) {
         drop(forget);
     }
 
-    /// Names a listener that is told from now on whenever locks of a file were given back or replaced other than
-    /// by a call of this value, as other sites do. It returns at once, and is called within the runtime that the
-    /// operations run in. A file system whose locks nobody else changes has nothing to tell.
+    /// Sets a listener that is called from now on whenever locks of a file were released or replaced by another cause
+    /// than a call of this value, for example by other sites. It returns immediately, and is called within the runtime of the
+    /// operations. A file system whose locks only this value changes does not call it.
     fn on_lock_change(&self, listener: Arc<dyn Fn(ObjectId) + Send + Sync>) {
         drop(listener);
     }
 
-    /// Whether changes are made with the name of the request that asked for them ([`crate::RequestId`]), durably in one
-    /// step, so that a repeat is answered from that also after a restart.
+    /// Whether each change is stored together with the name of its request ([`crate::RequestId`]), durably in one
+    /// step, so that a repeat gets the same answer even after a restart.
     fn keeps_requests(&self) -> bool {
         false
     }
 
-    /// Forgets what requests of these groups have done: nobody asks for them again.
+    /// Forgets the results of requests of these groups, which will not be repeated.
     async fn end_requests(&self, ended: Vec<RequestGroup>) -> Result<()> {
         drop(ended);
         Ok(())
     }
 
-    /// Forgets what was on record at the call before already and belongs to none of these groups. A caller that calls
-    /// it at regular intervals keeps what a request has done for at least the time between two calls.
-    /// [`crate::Error::Delay`] when nobody is answered here at present; nothing has grown older then.
+    /// Forgets results that were on record at the previous call already and belong to none of these groups. If the caller calls
+    /// this at regular intervals, results are kept for at least one interval.
+    /// [`crate::Error::Delay`] when this replica answers no requests at present; then nothing has aged.
     async fn age_requests(&self, alive: HashSet<RequestGroup>) -> Result<()> {
         drop(alive);
         Ok(())
     }
 
-    /// Told once when clients can no longer reclaim opens from before a restart: removed files that
-    /// nobody has opened again can go.
+    /// Called once when clients can no longer reclaim opens from before a restart: removed files that
+    /// no client has opened again can be removed.
     async fn end_reclaim(&self) -> Result<()>;
 
-    /// Puts everything on stable storage, for a graceful stop.
+    /// Makes everything stable, for a graceful stop.
     async fn sync(&self) -> Result<()>;
 }

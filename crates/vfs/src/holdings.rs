@@ -1,16 +1,16 @@
-//! What clients hold of a tree against others, whichever server they came through.
+//! Locks and denials that clients of any server hold in a tree.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::{LockOwner, ObjectId, OpenOwner};
 
-/// Byte-range locks, and opens that deny something to others.
+/// Byte-range locks, and opens that deny access to others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// Who has locked something of which file; once for each owner and file.
+    /// The owners of locks, once for each owner and file.
     pub locks: Vec<(ObjectId, LockOwner)>,
-    /// Who has opened which file so that others are kept out.
+    /// The owners of opens that deny access to others.
     pub denials: Vec<(ObjectId, OpenOwner)>,
 }
 
@@ -24,13 +24,13 @@ impl Holdings {
         names.into_iter().map(Arc::from).collect()
     }
 
-    /// Whether nobody holds anything.
+    /// Whether there are no holdings.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.locks.is_empty() && self.denials.is_empty()
     }
 
-    /// What these clients hold of it.
+    /// The part that these clients hold.
     #[must_use]
     pub fn of(&self, clients: &[Arc<[u8]>]) -> Holdings {
         let meant = |name: &[u8]| clients.iter().any(|client| **client == *name);

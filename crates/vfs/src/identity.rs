@@ -1,20 +1,20 @@
 //! Names that every replica of a tree must agree on: trees, objects, and versions of objects.
 //!
-//! Clients keep their cached inodes when they move to another replica, so nothing in here may depend
+//! Clients keep their cached inodes when they move to another replica, so nothing here may depend
 //! on the machine that answers.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The place of a replica in its replication set. Never used again for another replica.
+/// The number of a replica in its replication set. Never used again for another replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ReplicaSlot(pub u16);
 
 /// A file, directory, symbolic link or special file of one tree; NFS shows it as the fileid.
 ///
-/// The upper 16 bits are the [`ReplicaSlot`] of the replica that made the object, the lower 48 a
-/// counter of that replica which survives crashes, so that identifiers are allocated without talking
-/// to anyone and never used twice.
+/// The upper 16 bits are the [`ReplicaSlot`] of the replica that created the object, the lower 48 a
+/// counter of that replica that survives crashes. So identifiers are allocated without coordination
+/// and never used twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ObjectId(u64);
 
@@ -36,10 +36,10 @@ impl ObjectId {
         Some(ObjectId(((slot.0 as u64) << Self::COUNTER_BITS) | counter))
     }
 
-    /// The replica that made the object; slot 0 for what every tree has.
+    /// The replica that created the object; slot 0 for objects that every tree has.
     #[must_use]
     pub const fn slot(self) -> ReplicaSlot {
-        // The upper 16 bits, so nothing is cut off.
+        // The upper 16 bits, so no bits are lost.
         ReplicaSlot((self.0 >> Self::COUNTER_BITS) as u16)
     }
 
@@ -73,7 +73,7 @@ impl fmt::Display for ObjectId {
     }
 }
 
-/// Identifies a tree to clients (RFC 8881, section 5.8.1.9); drawn at random when a tree is made.
+/// Identifies a tree to clients (RFC 8881, section 5.8.1.9); generated at random when a tree is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FsId {
     /// First half of the identifier.

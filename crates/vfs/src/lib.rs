@@ -1,11 +1,11 @@
-//! The boundary between the NFS service above and whatever keeps the files below.
+//! The boundary between the NFS service above and the storage of files below.
 //!
 //! [`FileSystem`] is what an NFS server needs of one exported tree: names, attributes, data, share
-//! reservations and byte-range locks. A local store implements it; a replicated file system wraps a
-//! store and implements it again, so the NFS service never learns whether replicas exist.
+//! reservations and byte-range locks. A local store implements it. A replicated file system wraps a
+//! store and implements it again, so the NFS service does not know whether replicas exist.
 //!
-//! What must never enter: wire types, sockets, disks, clocks, or anything that knows NFS versions.
-//! Everything here is a domain word with one meaning; see `docs/glossary.md`.
+//! Not part of this crate: wire types, sockets, disks, clocks, or anything that depends on NFS versions.
+//! Every term here has one meaning; see `docs/glossary.md`.
 
 mod attributes;
 mod credentials;

@@ -1,18 +1,18 @@
-//! Share reservations and byte-range locks, named by owners that mean the same at every replica.
+//! Share reservations and byte-range locks. Their owners have names that mean the same at every replica.
 //!
-//! The tables live behind [`crate::FileSystem`], because with replicas the primary of a file decides
-//! about its locks, whichever server the client talks to.
+//! The tables are behind [`crate::FileSystem`], because with replicas the primary of a file decides
+//! about its locks, no matter which server the client uses.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Who opened a file: the client's name, which is the same at every server, and the open-owner; never a
+/// The owner of an open: the client's name, which is the same at every server, and the open-owner. Never a
 /// clientid, which another server would not know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OpenOwner(pub Arc<[u8]>);
 
 impl OpenOwner {
-    /// Bytes that tell how long the client's name is.
+    /// The bytes that hold the length of the client's name.
     const LENGTH_BYTES: usize = 4;
 
     /// Composes an owner from the client's name and the open-owner within that client, unambiguously.
@@ -33,31 +33,31 @@ impl OpenOwner {
     }
 }
 
-/// Who holds a byte-range lock: the client's name and the lock-owner.
+/// The owner of a byte-range lock: the client's name and the lock-owner.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LockOwner {
     /// The client's name: its verifier and owner string (RFC 8881, section 2.4, `client_owner4`). The same at
-    /// every server, and another one when the client has restarted and holds nothing any more.
+    /// every server; it changes when the client has restarted and holds nothing any more.
     pub client: Arc<[u8]>,
     /// The lock-owner within that client.
     pub owner: Arc<[u8]>,
 }
 
-/// What an open owner does with a file, and what it denies to others (RFC 8881, section 9.7).
+/// How an open owner uses a file, and what it denies to others (RFC 8881, section 9.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Share {
-    /// Reads.
+    /// The owner reads.
     pub read: bool,
-    /// Writes.
+    /// The owner writes.
     pub write: bool,
-    /// Lets no other owner read.
+    /// No other owner may read.
     pub deny_read: bool,
-    /// Lets no other owner write.
+    /// No other owner may write.
     pub deny_write: bool,
 }
 
 impl Share {
-    /// Whether two owners cannot have these shares at once.
+    /// Whether two owners cannot have these shares at the same time.
     #[must_use]
     pub fn conflicts(self, other: Share) -> bool {
         (self.deny_read && other.read)
@@ -78,7 +78,7 @@ impl Share {
     }
 }
 
-/// How a byte range is locked.
+/// The kind of a byte-range lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LockKind {
     /// Shared with other readers.
@@ -88,7 +88,7 @@ pub enum LockKind {
 }
 
 /// The bytes from `start` to `last`, both included; `last` is `u64::MAX` for "to the end of file,
-/// however it grows". Never empty.
+/// even if it grows". Never empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "(u64, u64)", into = "(u64, u64)")]
 pub struct ByteRange {
@@ -103,7 +103,7 @@ impl ByteRange {
         last: u64::MAX,
     };
 
-    /// A range from an offset and a length as NFS gives them: `u64::MAX` as length means "to the
+    /// A range from an offset and a length in NFS form: `u64::MAX` as length means "to the
     /// end" (RFC 8881, section 18.10.3). Returns `None` for an empty range and one that wraps.
     #[must_use]
     pub fn from_offset_and_length(offset: u64, length: u64) -> Option<ByteRange> {
@@ -138,7 +138,7 @@ impl ByteRange {
         self.last
     }
 
-    /// The length as NFS gives it, `u64::MAX` for an open end.
+    /// The length in NFS form, `u64::MAX` for an open end.
     #[must_use]
     pub fn length(self) -> u64 {
         if self.last == u64::MAX {
@@ -155,14 +155,14 @@ impl ByteRange {
     }
 }
 
-/// The lock that stands in the way of another (RFC 8881, section 18.10.2, `LOCK4denied`).
+/// The lock that conflicts with a requested one (RFC 8881, section 18.10.2, `LOCK4denied`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockConflict {
-    /// Who holds it.
+    /// Its owner.
     pub owner: LockOwner,
-    /// What it covers.
+    /// Its range.
     pub range: ByteRange,
-    /// How.
+    /// Its kind.
     pub kind: LockKind,
 }
 

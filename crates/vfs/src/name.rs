@@ -1,4 +1,4 @@
-//! Names of directory entries and extended attributes, checked once where they enter.
+//! Names of directory entries and extended attributes, validated once on entry.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -10,35 +10,35 @@ use crate::ShownBytes;
 /// The longest name of an entry or extended attribute, in bytes, as on Linux local file systems.
 pub const MAX_NAME_BYTES: usize = 255;
 
-/// Why bytes cannot be a name.
+/// Why bytes are not a valid name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum NameError {
-    /// Nothing between two slashes.
+    /// No bytes.
     #[error("the name is empty")]
     Empty,
     /// Longer than [`MAX_NAME_BYTES`].
     #[error("the name is longer than {MAX_NAME_BYTES} bytes")]
     TooLong,
-    /// A slash or a NUL byte, which no path component can hold.
+    /// A slash or a NUL byte, which no path component can contain.
     #[error("the name holds a slash or a NUL byte")]
     BadCharacter,
-    /// `.` or `..`, which name no entry of their own (RFC 8881, section 14.5).
+    /// `.` or `..`, which are not names of entries (RFC 8881, section 14.5).
     #[error("the name is `.` or `..`")]
     Reserved,
 }
 
 /// The name of a directory entry: 1 to 255 bytes, no slash, no NUL, neither `.` nor `..`.
 ///
-/// Any other byte is kept as the client sent it; Linux clients do not promise UTF-8.
+/// All other bytes are kept as the client sent them; Linux clients do not guarantee UTF-8.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Bytes", into = "Bytes")]
 pub struct Name(Bytes);
 
 impl Name {
-    /// Checks bytes from a client or a disk.
+    /// Validates bytes from a client or a disk.
     ///
     /// # Errors
-    /// [`NameError`] says which rule the bytes break.
+    /// [`NameError`] contains the violated rule.
     pub fn new(bytes: impl Into<Bytes>) -> Result<Name, NameError> {
         let bytes = bytes.into();
         if bytes.is_empty() {
@@ -96,10 +96,10 @@ impl fmt::Display for Name {
 pub struct XattrName(Bytes);
 
 impl XattrName {
-    /// Checks bytes from a client or a disk. Slashes and dots are allowed.
+    /// Validates bytes from a client or a disk. Slashes and dots are allowed.
     ///
     /// # Errors
-    /// [`NameError`] says which rule the bytes break.
+    /// [`NameError`] contains the violated rule.
     pub fn new(bytes: impl Into<Bytes>) -> Result<XattrName, NameError> {
         let bytes = bytes.into();
         if bytes.is_empty() {

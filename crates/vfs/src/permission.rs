@@ -1,6 +1,6 @@
 //! POSIX permission rules, as pure functions of attributes and credentials.
 //!
-//! Every implementation of [`crate::FileSystem`] decides by these, so that all replicas agree.
+//! Every implementation of [`crate::FileSystem`] uses these rules, so that all replicas agree.
 
 use crate::{Attributes, Credentials};
 
@@ -22,8 +22,8 @@ pub const MODE_MASK: u32 = 0o7777;
 
 /// The permission triple (a sum of [`READ`], [`WRITE`], [`EXECUTE`]) that `who` has on an object.
 ///
-/// The superuser reads and writes everything, searches every directory, and executes a file when
-/// anyone may.
+/// The superuser may read and write everything, search every directory, and execute a file if
+/// any user may execute it.
 #[must_use]
 pub fn granted(who: &Credentials, object: &Attributes) -> u32 {
     if who.is_root() {
@@ -46,13 +46,13 @@ pub fn allows(who: &Credentials, object: &Attributes, wanted: u32) -> bool {
     granted(who, object) & wanted == wanted
 }
 
-/// Whether `who` counts as the owner for changes that POSIX leaves to the owner.
+/// Whether `who` counts as the owner for changes that only the owner may make in POSIX.
 #[must_use]
 pub fn is_owner(who: &Credentials, object: &Attributes) -> bool {
     who.is_root() || who.user == object.owner
 }
 
-/// Whether the sticky bit of `directory` keeps `who` from removing or renaming `entry` in it.
+/// Whether the sticky bit of `directory` forbids `who` to remove or rename `entry` in it.
 #[must_use]
 pub fn sticky_forbids(who: &Credentials, directory: &Attributes, entry: &Attributes) -> bool {
     directory.mode & STICKY != 0 && !is_owner(who, directory) && !is_owner(who, entry)

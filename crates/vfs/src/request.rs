@@ -1,45 +1,45 @@
-//! Requests whose effect must come once only, under names by which every server knows them again.
+//! Names of requests that must take effect only once; every server recognises a repeat by its name.
 
 use serde::{Deserialize, Serialize};
 
-/// The beginning that the names of some series have in common, because these begin and end together: a session of NFS.
+/// The common prefix of the names of some series that begin and end together: a session of NFS.
 pub type RequestGroup = [u8; RequestId::GROUP_BYTES];
 
-/// Names one change that a client asks for. The server that makes the change keeps the name with it, so that a
-/// repeat is answered and not carried out again, also by a server that was started anew, and by another one.
+/// The name of one change that a client requests. The server that makes the change stores the name with it, so that a
+/// repeat is answered and not carried out again, also by a restarted server or by another one.
 ///
-/// Clients send their requests in series, and the next of a series only when they have seen what became of the last one.
-/// So only the last of a series is ever asked for again.
+/// Clients send their requests in series, and send the next of a series only after they know the result of the last one.
+/// So only the last request of a series can be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RequestId {
-    /// The series; no other one has that name, at no server.
+    /// The series; its name is unique among all servers.
     pub series: [u8; RequestId::SERIES_BYTES],
-    /// Its place in the series. The lower half is the number that the client says, which goes up by one and starts again
-    /// at zero behind the largest; the upper half says how often it has. A mere repeat does not know the upper half, and
+    /// The position in the series. The lower half is the client's number, which grows by one and starts again
+    /// at zero after the largest; the upper half counts these restarts. A pure repeat does not know the upper half, and
     /// has zero there.
     pub number: u64,
-    /// Which of the changes that the request asks for.
+    /// The part: which of the changes of the request this is.
     pub part: u32,
-    /// Of everything that was asked, so that a different request with the same name is not taken for a repeat.
+    /// The digest of the whole request, so that a different request with the same name is not mistaken for a repeat.
     pub digest: u64,
-    /// Whether the request is to be answered only if it was carried out, and refused with
-    /// [`crate::Error::NotCarriedOut`] otherwise.
+    /// Whether the request is a pure repeat: answer it only if it was carried out before, and otherwise refuse it with
+    /// [`crate::Error::NotCarriedOut`].
     pub repeat_only: bool,
 }
 
 impl RequestId {
-    /// Length of the name of a series.
+    /// The length of the name of a series.
     pub const SERIES_BYTES: usize = 20;
-    /// Length of the name of a [`RequestGroup`].
+    /// The length of the name of a [`RequestGroup`].
     pub const GROUP_BYTES: usize = 16;
 
-    /// Whether two of a series have the same number, as far as clients say it.
+    /// Whether two requests of a series have the same client number.
     #[must_use]
     pub fn is_same_number(number: u64, other: u64) -> bool {
         number & u64::from(u32::MAX) == other & u64::from(u32::MAX)
     }
 
-    /// Whether both name the same change, whichever of them is a mere repeat.
+    /// Whether both name the same change, even if one or both are pure repeats.
     #[must_use]
     pub fn is_repeat_of(&self, other: &RequestId) -> bool {
         self.series == other.series

@@ -1,33 +1,33 @@
-//! Names and texts from others, and numbers of things, for a person's screen or log.
+//! Names, texts from other programs, and counted things, for a person's screen or log.
 //!
-//! A name may hold any bytes but a slash and a zero, and anybody who may make a file chooses it. Shown as they are, they forge
-//! lines and send commands to the terminal that shows them; Unicode's formatting characters reorder what is around them.
+//! A name may contain any bytes except a slash and a zero, and any user who may create a file chooses it. Unescaped, names can forge
+//! lines and send commands to the terminal; Unicode's formatting characters reorder the text around them.
 //!
-//! What must never enter: escaping for HTML, for JSON or for a shell.
+//! Not part of this module: escaping for HTML, for JSON or for a shell.
 
 use std::fmt::{self, Write};
 
-/// Bytes that are mostly text, such as a name or a path, so that they can be told from any other bytes.
+/// Bytes that are mostly text, such as a name or a path, in a form that is different for different bytes.
 ///
-/// Text that can be seen stays. A backslash is shown as two, a byte that is no UTF-8 as `\xff`, a character that cannot be seen as
+/// Visible text stays. A backslash becomes two, a byte that is not UTF-8 becomes `\xff`, an invisible character becomes
 /// `\u{1b}`.
 #[derive(Clone, Copy, Debug)]
 pub struct ShownBytes<'b>(pub &'b [u8]);
 
-/// Text of others, such as a reason or an error, as one line.
+/// Text from another program, such as a reason or an error, as one line.
 ///
-/// A character that cannot be seen, an end of line too, is shown as `\u{a}`. What was shown this way once stays the same.
+/// An invisible character, including an end of line, becomes `\u{a}`. Text in this form stays the same if it is converted again.
 #[derive(Clone, Copy, Debug)]
 pub struct ShownText<'t>(pub &'t str);
 
-/// Whether a character shows itself and nothing else: no control, formatting or unassigned character, and no space but the plain one.
+/// Whether a character is visible as itself: not a control, formatting or unassigned character, and no space except the plain one.
 #[must_use]
 pub fn is_visible(letter: char) -> bool {
     if letter.is_ascii() {
         return !letter.is_ascii_control();
     }
-    // The standard library knows the categories of Unicode and shows them this way alone. Behind another letter, because one that
-    // combines with it is visible there.
+    // The standard library has the Unicode categories, but offers them only through this function. The character is put after a letter,
+    // because one that combines with it is visible there.
     let mut both = String::from("a");
     both.push(letter);
     both.escape_debug().eq(both.chars())
@@ -57,7 +57,7 @@ impl fmt::Display for ShownBytes<'_> {
     }
 }
 
-/// A number of things, with what they are called when there is one: `1 file`, `2 files`.
+/// A number of things, with the singular of their name: `1 file`, `2 files`.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted<'n>(pub u64, pub &'n str);
 

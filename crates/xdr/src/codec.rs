@@ -11,13 +11,13 @@ pub trait Encode {
     fn encode(&self, w: &mut Writer);
 }
 
-/// A type that can be read from XDR and bounds itself.
+/// A type that can be read from XDR and has its own bound.
 pub trait Decode: Sized {
     /// Consumes one value from `r`.
     fn decode(r: &mut Reader) -> Result<Self, DecodeError>;
 }
 
-/// A type of variable length that has no bound of its own, so that the reader must name one.
+/// A type of variable length without its own bound, so that the reader must give one.
 pub trait DecodeBounded: Sized {
     /// Consumes one value of at most `max` bytes or elements from `r`.
     fn decode_bounded(r: &mut Reader, max: usize) -> Result<Self, DecodeError>;

@@ -1,5 +1,5 @@
-//! What can be wrong with received bytes. Nothing here is about what a message
-//! means; a well-formed message that asks for something silly is no `DecodeError`.
+//! Errors in received bytes. They do not concern the meaning of a message:
+//! a well-formed message with a senseless request is not a `DecodeError`.
 
 use thiserror::Error;
 
@@ -9,7 +9,7 @@ pub enum DecodeError {
     /// The input ends before the item does.
     #[error("the message ends {missing} bytes too early")]
     Truncated {
-        /// How many more bytes the item needs.
+        /// The number of missing bytes.
         missing: usize,
     },
     /// A length word announces more than the receiver accepts.

@@ -1,9 +1,9 @@
 //! External Data Representation (RFC 4506): a bounded reader, a writer that
 //! never copies payloads, and macros that write a type once for both directions.
 //!
-//! The crate knows the encoding and nothing else: no RPC, no NFS, no sockets.
-//! Input is untrusted; no input makes anything here panic or allocate more than
-//! a small multiple of what was received.
+//! The crate knows only the encoding: no RPC, no NFS, no sockets.
+//! Input is untrusted; no input causes a panic here or an allocation of more than
+//! a small multiple of its size.
 
 #![forbid(unsafe_code)]
 

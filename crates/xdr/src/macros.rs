@@ -1,15 +1,15 @@
-//! Macros that write a structure, an enumeration or a union once and derive both
-//! directions from it. Shapes that fit none of them are written by hand where
+//! Macros that define a structure, an enumeration or a union once and derive both
+//! directions from it. Types that fit none of them are written by hand where
 //! they occur.
 
 /// A structure (RFC 4506, section 4.14): its fields in order.
 ///
-/// A field of variable length names its limit behind its type.
+/// A field of variable length has its limit after its type.
 ///
 /// ```
 /// # use xdr::Bytes;
 /// xdr::xdr_struct! {
-///     /// Who opened a file.
+///     /// The owner of an open file.
 ///     #[derive(Debug, Clone, PartialEq, Eq)]
 ///     pub struct Owner {
 ///         /// The client.
@@ -49,7 +49,7 @@ macro_rules! xdr_struct {
     };
 }
 
-/// A structure with one unnamed field, that is a name for another type.
+/// A structure with one unnamed field: a name for another type.
 ///
 /// ```
 /// # use xdr::Bytes;
@@ -104,7 +104,7 @@ macro_rules! xdr_newtype {
 /// assert_eq!(u32::from(End::Start), 0);
 /// ```
 ///
-/// Of a `named enum` the description of each value begins with the name that the standard gives it, as which it is shown.
+/// In a `named enum`, the description of each value begins with its name in the standard. The value is displayed with that name.
 ///
 /// ```
 /// xdr::xdr_enum! {
@@ -267,7 +267,7 @@ macro_rules! xdr_union {
     };
 }
 
-/// The name with which the description of a value begins.
+/// The name at the beginning of the description of a value.
 #[doc(hidden)]
 pub fn first_word(description: &str) -> &str {
     let word = description.split_whitespace().next();

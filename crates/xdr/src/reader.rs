@@ -9,8 +9,8 @@ use crate::{Decode, DecodeError, padding};
 ///
 /// Every method either consumes a whole item or fails; after a failure the
 /// position is unspecified and the rest of the message should not be read.
-/// The content of padding bytes is ignored: RFC 4506 asks senders for zeros, and
-/// nothing is gained by refusing a sender that left garbage there.
+/// The content of padding bytes is ignored: RFC 4506 asks senders for zeros, but
+/// there is no advantage in refusing a sender with other bytes.
 #[derive(Debug, Clone)]
 pub struct Reader {
     bytes: Bytes,

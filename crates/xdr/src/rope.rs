@@ -7,8 +7,8 @@ use bytes::{Buf, Bytes, BytesMut};
 
 /// An immutable message made of one or more buffers.
 ///
-/// Cloning shares the buffers. As a [`Buf`] it is consumed from the front, which
-/// is what vectored socket writes want.
+/// Cloning shares the buffers. As a [`Buf`] it is consumed from the front, as
+/// vectored socket writes need it.
 #[derive(Debug, Clone, Default)]
 pub struct Rope {
     segments: Vec<Bytes>,
@@ -47,7 +47,7 @@ impl Rope {
         &self.segments[self.first..]
     }
 
-    /// The whole message in one buffer. Copies unless there is one segment only.
+    /// The whole message in one buffer. Copies unless there is only one segment.
     pub fn into_contiguous(mut self) -> Bytes {
         if self.segments().len() == 1 {
             return self.segments.swap_remove(self.first);
@@ -60,7 +60,7 @@ impl Rope {
     }
 }
 
-/// Two ropes are equal when they carry the same bytes, however these are split.
+/// Two ropes are equal when they have the same bytes, however these are split.
 impl PartialEq for Rope {
     fn eq(&self, other: &Self) -> bool {
         let bytes = |rope: &Self| rope.segments().to_vec().into_iter().flatten();
@@ -107,7 +107,7 @@ impl Buf for Rope {
                 return;
             }
             count -= segment.len();
-            // Dropping the buffer at once lets its memory go while the rest is sent.
+            // Dropping the buffer at once frees its memory while the rest is sent.
             *segment = Bytes::new();
             self.first += 1;
         }

@@ -38,9 +38,9 @@ impl Segment {
 
 /// A message under construction.
 ///
-/// [`position`](Self::position) is exact at every moment, so that a server can
-/// hold a reply below a client's limit; [`truncate_to`](Self::truncate_to) takes
-/// back what turned out not to fit.
+/// [`position`](Self::position) is always exact, so that a server can
+/// keep a reply below a client's limit; [`truncate_to`](Self::truncate_to) removes
+/// what turned out not to fit.
 #[derive(Debug, Default)]
 pub struct Writer {
     /// Finished segments before `tail`.
@@ -131,8 +131,8 @@ impl Writer {
 
     /// Appends the length word of an array or opaque whose content follows.
     ///
-    /// Lengths are 32 bits wide; whatever this program sends is bounded far
-    /// below that, and a larger value is written as the largest possible so
+    /// Lengths are 32 bits wide. This program sends only much smaller
+    /// ones; a larger value is written as the maximum so
     /// that the receiver refuses the message instead of misreading it.
     #[inline]
     pub fn length(&mut self, length: usize) {
@@ -151,8 +151,8 @@ impl Writer {
     }
 
     /// Overwrites the 32-bit word at `mark`, for counts and statuses that are
-    /// known only after what follows them. Words inside shared payloads and
-    /// words not yet written are left alone.
+    /// known only after the following items. Words inside shared payloads and
+    /// words that are not written yet are not changed.
     pub fn patch_u32(&mut self, mark: Mark, value: u32) {
         let mut start = 0;
         for segment in &mut self.sealed {

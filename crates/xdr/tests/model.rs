@@ -38,13 +38,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the writer should have produced, as simply as possible.
+/// The expected output of the writer, as simply as possible.
 #[derive(Default)]
 struct Model {
     bytes: Vec<u8>,
-    /// Where each step began, and how many bytes precede that.
+    /// The beginning of each step, and the number of bytes before it.
     marks: Vec<(Mark, usize)>,
-    /// Where single words were written.
+    /// The places of single words.
     words: Vec<(Mark, usize)>,
 }
 

@@ -1,4 +1,4 @@
-//! One thread of the bare loop, and what all of them keep to.
+//! One thread of the bare loop, and the rules for all threads.
 //!
 //! What must never enter: what is measured.
 
@@ -22,7 +22,7 @@ impl Promise {
     /// All of them.
     pub(crate) const ALL: [Self; 2] = [Promise::Later, Promise::AtOnce];
 
-    /// What a server promises.
+    /// The promise of a server.
     pub(crate) fn of(kind: Kind) -> Self {
         match kind.is_durable() {
             true => Promise::AtOnce,
@@ -30,7 +30,7 @@ impl Promise {
         }
     }
 
-    /// How the tables call the loop that keeps it.
+    /// The title of the loop with this promise in tables.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Promise::Later => "bare loop, async",
@@ -46,11 +46,11 @@ impl Promise {
     }
 }
 
-/// One thread's own.
+/// The state of one thread.
 #[derive(Debug)]
 pub(super) struct Hand {
     pub(super) folder: PathBuf,
-    /// How many small files it has made.
+    /// The number of small files that it has made.
     pub(super) files: usize,
     pub(super) random: Rng,
 }

@@ -1,4 +1,4 @@
-//! The file that rows go to before anything is answered, as a database has one.
+//! The file for rows that must be written before an answer, as in a database.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result};
 
-/// Its length from the beginning, in bytes, mostly a hole: a file that grows has to have its length made stable, too, each time.
+/// Its length from the beginning, in bytes, mostly a hole: if a file grows, its length has to be made stable each time, too.
 const LENGTH: u64 = 4 << 30;
 
-/// What one change of names or attributes takes in it, in bytes.
+/// The size of the row for one change of names or attributes, in bytes.
 pub(super) const ROW: usize = 512;
 
 /// A journal that several threads write to.
@@ -33,7 +33,7 @@ impl Journal {
         })
     }
 
-    /// Writes this many bytes behind the last ones; where they are to be `stable`, also to the disk.
+    /// Appends this number of bytes; if `stable`, also writes them to the disk.
     pub(super) fn note(&self, length: usize, stable: bool) -> Result<()> {
         let bytes = vec![0x5a; length];
         let at = self.end.fetch_add(length as u64, Ordering::Relaxed);

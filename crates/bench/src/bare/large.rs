@@ -11,10 +11,10 @@ use bench::tally::{Span, Tally};
 use super::hand::Hand;
 use crate::workload::data;
 
-/// How much one call writes or reads, in bytes.
+/// The number of bytes that one call writes or reads.
 pub(super) const BLOCK: usize = data::BLOCK as usize;
 
-/// The same at random places.
+/// The same for random access.
 const PAGE: usize = data::PAGE as usize;
 
 impl Hand {
@@ -23,12 +23,12 @@ impl Hand {
     }
 }
 
-/// How many blocks a file of about this many bytes has, at least one.
+/// The number of blocks of a file with about this number of bytes, at least one.
 fn blocks(size: u64) -> u64 {
     (size / BLOCK as u64).max(1)
 }
 
-/// Writes the file anew, and brings it to the disk at the end.
+/// Overwrites the file, and writes it to the disk at the end.
 pub(super) fn write(hand: &mut Hand, size: u64) -> Result<Tally> {
     let mut tally = Tally::default();
     let file = File::create(hand.data())?;
@@ -69,7 +69,7 @@ pub(super) fn read_randomly(hand: &mut Hand, size: u64, span: Span) -> Result<Ta
     Ok(tally)
 }
 
-/// Writes pages anywhere in the file, and brings them to the disk at the end.
+/// Writes random pages of the file, and writes them to the disk at the end.
 pub(super) fn write_randomly(hand: &mut Hand, size: u64, span: Span) -> Result<Tally> {
     let mut tally = Tally::default();
     let file = File::options().write(true).open(hand.data())?;
@@ -89,7 +89,7 @@ pub(super) fn clear(hand: &Hand) -> Result<()> {
     Ok(fs::remove_file(hand.data())?)
 }
 
-/// Where a page begins, at random.
+/// The offset of a random page.
 fn place(hand: &mut Hand, size: u64) -> u64 {
     let pages = blocks(size) * (BLOCK / PAGE) as u64;
     hand.random.u64(..pages) * PAGE as u64

@@ -1,9 +1,9 @@
-//! The bare loop: what the machine allows a program that has neither clients nor a network.
+//! The bare loop: what the machine allows a program without clients and without a network.
 //!
-//! As many threads as there are clients make, for each unit of a workload, the system calls that no server can do without, and
-//! make durable what Meridian makes durable before it answers. What a server takes beyond that is its own, or its network's.
+//! There are as many threads as clients. For each unit of a workload, they make the system calls that every server needs, and
+//! make durable what Meridian makes durable before it answers. Additional time of a server is its own cost, or its network's.
 //!
-//! What must never enter: what servers do, and anything a thread keeps to spare itself a system call.
+//! What must never enter: what servers do, and anything that saves a thread a system call.
 
 mod hand;
 mod journal;
@@ -43,8 +43,8 @@ pub(crate) struct Loop {
     outcomes: Outcomes,
 }
 
-/// Everything but removing, in a new folder called `name`. Returns also what was left for [`remove`], which comes after all
-/// else for the reason that [`turn::work`] has.
+/// Everything except removing, in a new folder called `name`. Also returns what remains for [`remove`], which comes last
+/// for the reason given in [`turn::work`].
 pub(crate) fn work(
     (disk, name): (&Path, &str),
     promise: Promise,
@@ -62,7 +62,7 @@ pub(crate) fn work(
     if promise == Promise::Later {
         bare.measure(Workload::Getattr, |_, hand| small::look(hand, span()))?;
         bare.measure(Workload::Lookup, |_, hand| small::look(hand, span()))?;
-        // Made once, since making many files where many were removed is slow.
+        // Made only once, since it is slow to make many files where many were removed.
         let directory = disk.join(promise.folder()).join("directory");
         small::make_directory(&directory)?;
         bare.measure(Workload::Readdir, |_, _| small::list(&directory, span()))?;
@@ -110,7 +110,7 @@ impl Loop {
         })
     }
 
-    /// Has all threads do it, and keeps what came out.
+    /// Lets all threads do it, and records the results.
     fn measure(
         &mut self,
         workload: Workload,
@@ -131,7 +131,7 @@ impl Loop {
     }
 }
 
-/// Has each do its work in a thread; returns what they did together, and how long it took until the last was done.
+/// Runs each in a thread; returns their common tally, and the time until the last was done.
 fn together(
     hands: &mut [Hand],
     work: impl Fn(&mut Hand) -> Result<Tally> + Sync,

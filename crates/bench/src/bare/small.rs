@@ -19,8 +19,8 @@ impl Hand {
     }
 }
 
-/// Makes files until the time is over. Each is one row for its name, the file with its content, and another row for its length; where the
-/// content is to be `stable` when it was written, the second row has it, too, as for Meridian's small stable writes.
+/// Makes files until the time is over. Each is one row for its name, the file with its content, and another row for its length. If the
+/// content has to be `stable` when it is written, the second row contains it, too, as for Meridian's small stable writes.
 pub(super) fn create(
     hand: &mut Hand,
     shared: &Shared<'_>,
@@ -46,7 +46,7 @@ pub(super) fn create(
     Ok(tally)
 }
 
-/// Asks for attributes of files at random, by name.
+/// Reads attributes of random files, by name.
 pub(super) fn look(hand: &mut Hand, span: Span) -> Result<Tally> {
     let mut tally = Tally::default();
     ensure!(hand.files > 0, "there is no file to look at");
@@ -66,7 +66,7 @@ pub(super) fn look(hand: &mut Hand, span: Span) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Makes the directory that [`list`] reads, unless it is there.
+/// Makes the directory that [`list`] reads, unless it exists.
 pub(super) fn make_directory(path: &Path) -> Result<()> {
     if path.exists() {
         return Ok(());
@@ -78,7 +78,7 @@ pub(super) fn make_directory(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Reads a directory over and over, with the attributes of every entry.
+/// Reads a directory repeatedly, with the attributes of every entry.
 pub(super) fn list(directory: &Path, span: Span) -> Result<Tally> {
     let mut tally = Tally::default();
     while span.goes_on() {

@@ -1,6 +1,6 @@
 //! Large files: written, committed and read from beginning to end, and at random.
 //!
-//! Every page of a file says whose it is and which, so that any misplaced byte range shows.
+//! Every page of a file has a label with its owner and place, so that any misplaced byte range shows.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +15,13 @@ use tokio::task::JoinSet;
 
 use crate::worker::Worker;
 
-/// How much one request carries, in bytes.
+/// The number of bytes in one request.
 pub(crate) const BLOCK: u64 = 1 << 20;
 
-/// How much a random read asks for, and how often content can be told apart, in bytes.
+/// The size of a random read, and of a labelled page, in bytes.
 pub(crate) const PAGE: u64 = 4096;
 
-/// How many requests are under way at once, over all clients, and at least how many of each.
+/// The number of active requests of all clients together, and the minimum for each client.
 const IN_FLIGHT: usize = 8;
 const IN_FLIGHT_EACH_MIN: usize = 2;
 
@@ -33,9 +33,9 @@ const RESTARTED: &str = "the server restarted while a file was written";
 /// One worker's part of the data.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Share {
-    /// How long its file is, in blocks.
+    /// The length of its file, in blocks.
     blocks: u64,
-    /// How many requests it has under way at once.
+    /// The number of its active requests.
     depth: usize,
 }
 
@@ -49,7 +49,7 @@ impl Share {
     }
 }
 
-/// What the tasks of one worker share.
+/// The state that the tasks of one worker share.
 struct Stream {
     client: Client,
     file: OpenFile,
@@ -59,14 +59,14 @@ struct Stream {
 }
 
 impl Stream {
-    /// The next block that nobody has taken yet.
+    /// The next free block.
     fn take(&self) -> Option<u64> {
         let block = self.next.fetch_add(1, Ordering::Relaxed);
         (block < self.blocks).then_some(block)
     }
 }
 
-/// Writes the file anew and commits it; the time of the COMMIT counts.
+/// Overwrites the file and commits it; the time of the COMMIT counts.
 pub(crate) async fn write(worker: Worker, share: Share) -> Result<(Worker, Tally)> {
     let how = How::create(0o644).by("data");
     let stream = open(&worker, share, &how).await?;
@@ -192,7 +192,7 @@ pub(crate) async fn read_randomly(
     Ok((worker, tally))
 }
 
-/// Writes pages anywhere in the file, which hold there what was written before, and commits them; the time of the COMMIT counts.
+/// Writes random pages of the file with the same content as before, and commits them; the time of the COMMIT counts.
 pub(crate) async fn write_randomly(
     mut worker: Worker,
     share: Share,

@@ -1,4 +1,4 @@
-//! One large directory: made once for a server, read by everybody.
+//! One large directory: made once for a server, read by all clients.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -11,16 +11,16 @@ use nfs4_client::{How, STAT};
 
 use crate::worker::Worker;
 
-/// How many entries it has.
+/// The number of its entries.
 pub(crate) const ENTRIES: usize = 10_000;
 
 /// Its name in the export.
 const NAME: &str = "large-directory";
 
-/// How many files are made at once.
+/// The number of files that are made at once.
 const MAKERS: usize = 16;
 
-/// Makes the directory unless it is there.
+/// Makes the directory unless it exists.
 pub(crate) async fn make(target: &Target) -> Result<()> {
     let (client, root) = target.client().await?;
     let directory = match client.create_directory(&root, NAME, 0o755).await {
@@ -55,7 +55,7 @@ pub(crate) async fn make(target: &Target) -> Result<()> {
     Ok(client.leave().await?)
 }
 
-/// Reads the directory over and over, whole every time.
+/// Reads the whole directory repeatedly.
 pub(crate) async fn read_for(worker: Worker, span: Span) -> Result<(Worker, Tally)> {
     let mut tally = Tally::default();
     let client = &worker.client;

@@ -12,10 +12,10 @@ use crate::worker::{File, Worker};
 /// The length of a small file in bytes.
 pub(crate) const SIZE: usize = 4096;
 
-/// The most files one worker makes in one go, to bound the time of removing them.
+/// The maximum number of files that one worker makes, to bound the time to remove them.
 pub(crate) const FILES_MAX: usize = 50_000;
 
-/// How many files of each worker are read back.
+/// The number of files of each worker that are read back.
 const CHECKED: usize = 100;
 
 /// Makes files until the time is over: OPEN, WRITE and CLOSE, three requests each.
@@ -50,7 +50,7 @@ pub(crate) async fn create(
     Ok((worker, tally))
 }
 
-/// What is in a file: different for every file, so that none is taken for another.
+/// The content of a file: different for every file, so that files cannot be confused.
 fn content(worker: usize, index: usize) -> Bytes {
     let line = format!("worker {worker} file {index}\n");
     let whole: Vec<u8> = line.bytes().cycle().take(SIZE).collect();
@@ -89,7 +89,7 @@ pub(crate) async fn check(worker: Worker) -> Result<(Worker, Tally)> {
     Ok((worker, Tally::default()))
 }
 
-/// Asks for attributes of files at random.
+/// Reads attributes of random files.
 pub(crate) async fn getattr(mut worker: Worker, span: Span) -> Result<(Worker, Tally)> {
     let mut tally = Tally::default();
     ensure!(!worker.files.is_empty(), "there is no file to look at");
@@ -108,7 +108,7 @@ pub(crate) async fn getattr(mut worker: Worker, span: Span) -> Result<(Worker, T
     Ok((worker, tally))
 }
 
-/// Finds files by name at random.
+/// Finds random files by name.
 pub(crate) async fn lookup(mut worker: Worker, span: Span) -> Result<(Worker, Tally)> {
     let mut tally = Tally::default();
     ensure!(!worker.files.is_empty(), "there is no file to find");

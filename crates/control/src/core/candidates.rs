@@ -1,8 +1,7 @@
-//! The own controls that are to end, and what each of them waits for.
+//! The own controls that should end, and what each of them waits for.
 //!
-//! Each waits for one thing at a time, and is looked at again only when that may have happened. So an
-//! event costs nothing for the controls it does not concern, however many wait. What a control has to
-//! wait for is decided in `may_end`.
+//! Each control waits for one condition at a time, and is examined again only when that condition may be true. So an
+//! event costs nothing for unrelated controls, however many wait. `may_end` decides what a control waits for.
 
 use crate::name::Position;
 use crate::own::{Origin, OwnControl, take};
@@ -27,7 +26,7 @@ impl Candidates {
         self.to_examine.insert(number);
     }
 
-    /// It is not to end any more, or has ended. Whether it was to end.
+    /// Removes a control that should not end any more, or has ended. Returns whether it was to end.
     pub(super) fn remove(&mut self, number: u64) -> bool {
         self.to_examine.remove(&number);
         self.stop_waiting(number);
@@ -45,7 +44,7 @@ impl Candidates {
         self.all.is_empty()
     }
 
-    /// Something this one may wait for has happened.
+    /// A condition that this control may wait for may be true now.
     pub(super) fn wake(&mut self, number: u64) {
         if self.all.contains(&number) {
             self.to_examine.insert(number);
@@ -56,14 +55,14 @@ impl Candidates {
         self.to_examine.clone_from(&self.all);
     }
 
-    /// The next one to be looked at.
+    /// The next control to examine.
     pub(super) fn next(&mut self) -> Option<u64> {
         let number = self.to_examine.pop_first()?;
         self.stop_waiting(number);
         Some(number)
     }
 
-    /// It waits until every active replica has applied this replica's stream up to `position`.
+    /// The control waits until every active replica has applied this replica's stream up to `position`.
     pub(super) fn wait_for_position(&mut self, number: u64, position: Position) {
         self.positions.insert(number, position);
         self.by_position.insert((position, number));
@@ -78,12 +77,12 @@ impl Candidates {
         }
     }
 
-    /// It waits for the acknowledgements of a deep control above it.
+    /// The control waits for the acknowledgements of a deep control above it.
     pub(super) fn wait_for_deep(&mut self, number: u64) {
         self.below_deep.insert(number);
     }
 
-    /// A deep control is known everywhere, or has ended.
+    /// A deep control is known at all replicas, or has ended.
     pub(super) fn wake_below_deep(&mut self) {
         self.to_examine.append(&mut self.below_deep);
     }
@@ -102,7 +101,7 @@ impl Unknown {
         self.placed.contains(number)
     }
 
-    /// Takes note of one, where the tree shows its objects now.
+    /// Adds a control, at the current places of its objects in the tree.
     pub(super) fn insert(&mut self, tree: &impl Tree, number: u64, control: &OwnControl) {
         self.placed.place(tree, number, control.objects());
         for object in control.deep_objects() {
@@ -140,13 +139,13 @@ impl Unknown {
         !self.deep_at.is_empty()
     }
 
-    /// Whether one other than `number` reaches below `directory`.
+    /// Whether a control other than `number` reaches below `directory`.
     pub(super) fn others_deep_at(&self, directory: ObjectId, number: u64) -> bool {
         let deep = self.deep_at.get(&directory);
         deep.is_some_and(|numbers| numbers.iter().any(|other| *other != number))
     }
 
-    /// Whether one was inherited from `number`.
+    /// Whether a control was inherited from `number`.
     pub(super) fn has_heirs(&self, number: u64) -> bool {
         self.heirs.contains_key(&number)
     }

@@ -1,4 +1,4 @@
-//! Changes around the core: links of the tree, and objects that are born controlled.
+//! Changes around the core: links of the tree, and objects that are controlled from their creation.
 
 use super::ControlCore;
 use crate::ancestry::Change;
@@ -10,7 +10,7 @@ use crate::tree::{Overlay, Remembered, Tree};
 use crate::update::{Need, NeedKind, Subject};
 use vfs::{ObjectId, ReplicaSlot};
 
-/// No own control has this number; a deadline with it only makes the alarm go off.
+/// No own control has this number; a deadline with it only triggers the alarm.
 const NO_CONTROL: u64 = 0;
 
 impl ControlCore {
@@ -26,11 +26,11 @@ impl ControlCore {
         self.note_link(now, tree, object, parent, Change::Add);
     }
 
-    /// This replica's tree has lost a link from `parent` to `object`. A rename is an unlinking and a
-    /// linking; already at the first of the two calls the tree shows the result, and only the path above
-    /// each parent is looked at. Nothing is granted and nothing ends here before all of an update's links
-    /// are told: halfway a control that moves seems to be in neither place, and is counted in one only. Nor are closes answered before the update
-    /// itself is told: others may not know yet where the file is.
+    /// This replica's tree has lost a link from `parent` to `object`. A rename is an unlinking and a linking. Already
+    /// at the first of the two calls the tree shows the result, and only the path above each parent is used. Until all
+    /// links of an update are reported, nothing is granted and nothing ends: in between, a control that moves seems to
+    /// be in neither place, and is counted in only one. Closes are not answered either before the update itself is
+    /// reported: other replicas may not know yet where the file is.
     pub fn handle_unlinked(
         &mut self,
         now: Moment,
@@ -72,10 +72,10 @@ impl ControlCore {
         self.answers.extend(answers);
     }
 
-    /// An object is being created here in `parent`; its link is reported afterwards, and until then it
-    /// does not matter whether `tree` shows it. Under deep control it is covered; under shallow control
-    /// it inherits this replica as its primary, and the returned control has to travel with the update
-    /// that creates it. Should the creation fail after all, the control idles out like any other.
+    /// An object is being created here in `parent`. Its link is reported afterwards; until then it does not matter
+    /// whether `tree` shows it. Under deep control the object is covered. Under shallow control this replica becomes
+    /// its primary by inheritance, and the returned control must travel with the update that creates the object. If the
+    /// creation fails, the control times out like any other.
     pub fn handle_created(
         &mut self,
         now: Moment,
@@ -139,7 +139,7 @@ impl ControlCore {
         proposal
     }
 
-    /// Applying an update of `from` created an object that `from` controls from the start.
+    /// An applied update of `from` created an object that `from` controls from the start.
     pub fn handle_inherited(
         &mut self,
         now: Moment,
@@ -155,11 +155,10 @@ impl ControlCore {
         }
     }
 
-    /// An update of another primary has arrived, but may not be applied yet. It proves that the controls
-    /// it was made under were won, so waiters that a release named do not hold them up here: those
-    /// may be waiting for that very primary, and that primary for this update to be applied. To be called
-    /// for the first update of each stream whenever [`ControlCore::may_apply`] refuses it. Returns whether
-    /// anything changed.
+    /// An update of another primary has arrived, but may not be applied yet. It proves that its controls were won. So
+    /// named waiters do not block those controls here any more: the waiters may be waiting for that primary, and the
+    /// primary for this update to be applied. Call this for the first update of each stream whenever
+    /// [`ControlCore::may_apply`] refuses it. Returns whether anything changed.
     pub fn handle_update_waiting(
         &mut self,
         now: Moment,
@@ -176,8 +175,8 @@ impl ControlCore {
         true
     }
 
-    /// The caller's whole tree has been replaced by a copy of another replica's: everything that lies
-    /// below something is counted afresh.
+    /// The caller's whole tree was replaced by a copy of another replica's tree. All counters of ancestors are computed
+    /// again.
     pub fn handle_tree_replaced(&mut self, now: Moment, tree: &impl Tree) {
         self.acceptor.note_replaced(tree);
         self.review_places(tree);
@@ -186,7 +185,7 @@ impl ControlCore {
         self.run(now, tree);
     }
 
-    /// The controls that this replica proposes or holds, in whatever state, for status pages.
+    /// The controls that this replica proposes or holds, in any state, for status pages.
     pub fn own_controls(&self) -> impl Iterator<Item = (ControlName, &Proposal)> {
         let own = self.own.iter();
         own.map(|(_, control)| (control.proposal.name, &control.proposal))

@@ -1,7 +1,7 @@
-//! The close rule: a written file is not reported closed before every active replica would forward an
-//! open of it here.
+//! The close rule: a written file is reported as closed only after every active replica would forward an open of it to
+//! this replica.
 //!
-//! The data need not have arrived anywhere. Sharing and locks are not this file's subject.
+//! The data need not have arrived anywhere. What must never enter: sharing and locks.
 
 use super::{ControlCore, Overloaded};
 use crate::command::{Command, Mark, OperationId};
@@ -14,19 +14,19 @@ use crate::update::{Need, NeedKind};
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::{ObjectId, ReplicaSlot};
 
-/// A close, or the release of a byte-range lock, that waits to be answered.
+/// A close, or the release of a byte-range lock, that waits for its answer.
 #[derive(Clone, Debug)]
 struct Close {
     operation: OperationId,
     file: ObjectId,
     entry: Option<Position>,
-    /// Its control may answer for it: the file, and the directories with its name.
+    /// The objects whose control can allow the answer: the file, and the directories with its name.
     watched: Vec<ObjectId>,
-    /// So far somebody has to apply this replica's stream.
+    /// The positions of this replica's stream that each replica has to apply first.
     positions: Vec<(ReplicaSlot, Position)>,
 }
 
-/// Closes in the order they came, and which of them an event may concern.
+/// Closes in the order of arrival, and an index of which of them an event may concern.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Closes {
     next: u64,
@@ -42,7 +42,7 @@ impl Closes {
         self.waiting.len()
     }
 
-    /// Whether any is to be looked at again.
+    /// Whether any close has to be examined again.
     pub(super) fn any_woken(&self) -> bool {
         !self.to_examine.is_empty()
     }
@@ -53,7 +53,7 @@ impl Closes {
         self.to_examine.insert(self.next);
     }
 
-    /// Takes one out, and every trace of what it waited for.
+    /// Removes a close, and all index entries for it.
     fn take(&mut self, number: u64) -> Option<Close> {
         let mut close = self.waiting.remove(&number)?;
         for object in close.watched.drain(..) {
@@ -81,7 +81,7 @@ impl Closes {
         self.to_examine.extend(self.waiting.keys());
     }
 
-    /// Somebody has acknowledged a control of this object, or it has ended.
+    /// A replica has acknowledged a control of this object, or the control has ended.
     pub(super) fn wake_at(&mut self, object: ObjectId, deep: bool) {
         if deep && self.placed.any_below(object) {
             self.wake_all();
@@ -90,12 +90,12 @@ impl Closes {
         }
     }
 
-    /// What lies above an object has changed.
+    /// The directories above an object have changed.
     pub(super) fn note_moved(&mut self, object: ObjectId) {
         self.wake_at(object, true);
     }
 
-    /// A peer has applied this replica's stream so far.
+    /// A peer has applied this replica's stream up to this position.
     pub(super) fn reach(&mut self, peer: ReplicaSlot, position: Position) {
         let first = (peer, Position(0), 0);
         let last = (peer, position, u64::MAX);
@@ -105,21 +105,21 @@ impl Closes {
     }
 }
 
-/// The own controls that stand behind a close.
+/// The own controls that cover a close.
 struct Cover<'a> {
     file: Vec<&'a OwnControl>,
-    /// One list for each directory with a name of the file.
+    /// One list of controls for each directory with a name of the file.
     directories: Vec<(ObjectId, Vec<&'a OwnControl>)>,
 }
 
 impl ControlCore {
-    /// Asks whether the close of a written file may be answered; [`Command::Admit`] says so, at once if
-    /// every active replica knows of a control covering the file, and of one covering its directory or
-    /// else the entry itself. `entry` is the place in this replica's stream of the file's creation, if it
-    /// was made here and recently.
+    /// Asks whether the close of a written file may be answered. [`Command::Admit`] allows it, at once if every active
+    /// replica knows a control that covers the file, and either a control that covers its directory or the entry
+    /// itself. `entry` is the position of the file's creation in this replica's stream, if the file was created here
+    /// recently.
     ///
     /// # Errors
-    /// As many closes wait as may; the client has to try again.
+    /// The maximum number of closes is waiting; the client has to try again.
     pub fn handle_close(
         &mut self,
         now: Moment,
@@ -201,8 +201,8 @@ impl ControlCore {
             && (!rules.close_waits_for_entry() || self.entry_is_known(peer, close, cover))
     }
 
-    /// A file without own control has been given up, which happens only when its data is everywhere. A
-    /// proposal that operations still wait for does not count.
+    /// A file without own control is known: its control was given up, which happens only when all replicas have its
+    /// data. A proposal that operations still wait for does not count.
     fn file_is_known(&self, peer: ReplicaSlot, file: ObjectId, cover: &Cover<'_>) -> bool {
         !cover.file.iter().any(|own| own.is_in_use())
             || self.cover_is_known(peer, file, &cover.file)
@@ -217,9 +217,9 @@ impl ControlCore {
             || directories.any(|(object, covering)| self.cover_is_known(peer, *object, covering))
     }
 
-    /// Whether a peer would forward an open of the object here, and goes on to: an undecided proposal may be
-    /// withdrawn. Deep control tells a peer so only if the object is below in the peer's own copy as well: it
-    /// must have applied the last rename that moved anything into the control.
+    /// Whether a peer would forward an open of the object to this replica, and continue to do so. An undecided proposal
+    /// does not count, because it may be withdrawn. With deep control, the peer forwards only if its own copy also
+    /// shows the object below the directory: it must have applied the last rename that moved anything into the control.
     fn cover_is_known(
         &self,
         peer: ReplicaSlot,

@@ -1,7 +1,7 @@
-//! Files whose content some active replica lacks, and which of them still hold up the controls above.
+//! Files whose content some active replica lacks, and which of them still block the end of controls above them.
 //!
-//! What was written under a control is missed somewhere as long as the file is *exposed*: unshipped, and
-//! without own control that every active replica has acknowledged. Bytes never enter.
+//! Content that was written under a control blocks its end while the file is *exposed*: unshipped, and without own
+//! control that every active replica has acknowledged. What must never enter: bytes.
 
 use super::ControlCore;
 use crate::moment::Moment;
@@ -15,12 +15,12 @@ use vfs::ObjectId;
 /// Unshipped files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
-    /// With the numbers of the controls each was written under.
+    /// For each file, the numbers of the controls that it was written under.
     unshipped: BTreeMap<ObjectId, BTreeSet<u64>>,
     exposed: Placed<ObjectId>,
-    /// How many exposed files were written under a control.
+    /// For each control, the number of exposed files that were written under it.
     exposed_under: BTreeMap<u64, u32>,
-    /// Files to be looked at again, because their controls or their places have changed.
+    /// Files to examine again, because their controls or their places have changed.
     stale: BTreeSet<ObjectId>,
 }
 
@@ -44,7 +44,7 @@ impl Contents {
         }
     }
 
-    /// Everything has to be looked at again.
+    /// All files have to be examined again.
     pub(super) fn note_upheaval(&mut self) {
         self.stale.extend(self.unshipped.keys());
     }
@@ -60,7 +60,7 @@ impl Contents {
         }
     }
 
-    /// Forgets under which controls a file was written that have ended since.
+    /// Removes, for a file, the controls that have ended since it was written.
     fn forget_ended(&mut self, file: ObjectId, lasts: impl Fn(u64) -> bool) {
         let exposed = self.exposed.contains(file);
         let Some(under) = self.unshipped.get_mut(&file) else {
@@ -82,7 +82,7 @@ impl Contents {
         }
     }
 
-    /// Whether the file was exposed.
+    /// The file is not exposed any more. Returns whether it was exposed.
     fn protect(&mut self, file: ObjectId) -> bool {
         let was = self.exposed.remove(file);
         let under = self.unshipped.get(&file).into_iter().flatten();
@@ -92,7 +92,7 @@ impl Contents {
         was
     }
 
-    /// How many files and controls are remembered.
+    /// The number of remembered files and controls.
     pub(super) fn len(&self) -> usize {
         self.unshipped.values().map(|under| 1 + under.len()).sum()
     }
@@ -108,7 +108,7 @@ fn discount(exposed_under: &mut BTreeMap<u64, u32>, number: u64) {
 }
 
 impl ControlCore {
-    /// A file has content, written under these controls, that some active replica lacks.
+    /// Some active replica lacks content of a file, which was written under these controls.
     pub fn handle_data_unshipped(&mut self, file: ObjectId, under: &[ControlName]) {
         if !self.contents.is_unshipped(file) {
             self.contents.unshipped.entry(file).or_default();
@@ -119,7 +119,7 @@ impl ControlCore {
                 self.contents.add_under(file, number);
             }
         }
-        // A file that is written all the time is perhaps never everywhere, while controls above it come and go.
+        // All replicas may never have a file that is written all the time, while controls above it come and go.
         let own = &self.own;
         self.contents
             .forget_ended(file, |number| own.find(number).is_some());
@@ -136,7 +136,7 @@ impl ControlCore {
         self.run(now, tree);
     }
 
-    /// Finds out whether a file is exposed now.
+    /// Determines whether a file is exposed now.
     pub(super) fn review_contents(&mut self, tree: &impl Tree, file: ObjectId) {
         let Some(under) = self.contents.unshipped.get(&file) else {
             return;
@@ -151,13 +151,13 @@ impl ControlCore {
         }
     }
 
-    /// Whether a file with this control of its own holds up no other: everyone knows where to ask for it.
+    /// Whether this own control of a file protects other controls from waiting: all replicas know where to ask for the file.
     pub(super) fn protects(&self, control: &OwnControl) -> bool {
         !self.settings.rules.release_when_narrower_known()
             || control.election.acknowledged_by_all(&self.view.active)
     }
 
-    /// What waited for the content of a file may wait no longer.
+    /// Controls that waited for the content of a file may not have to wait any more.
     fn wake_writers(&mut self, tree: &impl Tree, file: ObjectId, under: &BTreeSet<u64>) {
         if self.candidates.is_empty() {
             return;

@@ -1,6 +1,6 @@
-//! Operations that take their time: what they were admitted under does not end before they are over.
+//! Operations that take time: the controls that they were admitted under do not end before the operations do.
 //!
-//! Whether something may be admitted, and when a control ends for other reasons, stays outside.
+//! What must never enter: whether an operation may be admitted, and the other conditions for the end of a control.
 
 use super::ControlCore;
 use crate::moment::Moment;
@@ -9,9 +9,9 @@ use crate::tree::{Remembered, Tree};
 use crate::update::Update;
 
 impl ControlCore {
-    /// An operation admitted under these controls is still being carried out: they do not end before it
-    /// lets them go, and it may report updates under them even when nothing more is admitted. The same
-    /// holds for the control of a file or directory that is moved out of their reach meanwhile.
+    /// An operation that was admitted under these controls is still running. The controls do not end before it lets
+    /// them go. It may report updates under them even when nothing more is admitted. The same holds for the control of
+    /// a file or directory that is moved out of their reach in the meantime.
     pub fn hold(&mut self, under: &[ControlName]) {
         for name in under {
             let number = self.own_number(*name);
@@ -38,8 +38,8 @@ impl ControlCore {
         self.run(now, tree);
     }
 
-    /// A rename or a link takes something out of the reach of deep control under which it may be being
-    /// written; its own control then has to outlast the writing.
+    /// A rename or a link moves an object out of the reach of deep control, and the object may be written under that
+    /// control now. The object's own control must then last until the writing ends.
     pub(super) fn pass_holds_on(
         &mut self,
         tree: &impl Tree,

@@ -1,6 +1,6 @@
-//! When a control may end: when nobody can miss what was done under it.
+//! When a control may end: when no replica lacks anything that was done under it.
 //!
-//! Timers and revokes only say that a control *should* end, and stay outside.
+//! Timers and revokes only say that a control *should* end. They are not in this module.
 
 use super::ControlCore;
 use crate::ancestry::Change;
@@ -10,23 +10,23 @@ use crate::own::{Origin, OwnControl, State};
 use crate::tree::{Tree, chain};
 use vfs::{ObjectId, ReplicaSlot};
 
-/// What a control that should end waits for.
+/// The condition that a control that should end waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
-    /// Operations that are still being carried out under it.
+    /// Operations under it that are still running.
     Operations,
-    /// A replica that has not applied an update made under it.
+    /// A replica has not applied an update that was made under it.
     Update(Position),
-    /// Content of a file written under it or covered by it.
+    /// Some replica lacks content of a file that was written under it, or that it covers.
     Content,
-    /// The acknowledgement of a control that remains at or below it, or was inherited from it.
+    /// The acknowledgement of a remaining control at or below it, or inherited from it.
     Remaining,
-    /// The acknowledgement of a deep control above it that remains.
+    /// The acknowledgement of a remaining deep control above it.
     RemainingAbove,
 }
 
 impl ControlCore {
-    /// Why an own control has not ended, in words for people; `None` for what is not an own control.
+    /// Why an own control has not ended, in words for people; `None` if it is not an own control.
     #[must_use]
     pub fn held_because(&self, tree: &impl Tree, name: ControlName) -> Option<&'static str> {
         let number = self.own_number(name)?;
@@ -46,10 +46,10 @@ impl ControlCore {
         })
     }
 
-    /// Ends a control that should end, or notes what it waits for.
+    /// Ends a control that should end, or records what it waits for.
     pub(super) fn examine(&mut self, now: Moment, tree: &impl Tree, number: u64) {
         let Some(control) = self.own.find(number).filter(|_| self.is_settled()) else {
-            // Everything is examined again once the view is settled.
+            // All controls are examined again when the view is settled.
             return;
         };
         match self.lack(tree, number, control) {
@@ -92,7 +92,7 @@ impl ControlCore {
         above.then_some(Lack::RemainingAbove)
     }
 
-    /// How far every active replica has applied this replica's stream.
+    /// The position up to which every active replica has applied this replica's stream.
     fn applied_everywhere(&self) -> Position {
         let others = self.view.active.iter().filter(|peer| **peer != self.slot);
         let applied = others.map(|peer| self.applied_by(*peer));
@@ -103,9 +103,9 @@ impl ControlCore {
         self.applied.get(&peer).copied().unwrap_or_default()
     }
 
-    /// Files written under the control, or covered by it now: a moved directory keeps its explicit control
-    /// for the sake of what was written below it under the previous one. A file whose own control everyone
-    /// knows holds up nothing, so deep control need not wait until a large file is everywhere.
+    /// Considers files that were written under the control, or that it covers now: a moved directory keeps its own
+    /// control for files that were written below it under the previous one. A file whose own control is known to all
+    /// blocks nothing, so deep control need not wait until all replicas have a large file.
     fn has_unshipped_content(&self, number: u64, control: &OwnControl) -> bool {
         self.contents.any_exposed_under(number)
             || control
@@ -121,9 +121,9 @@ impl ControlCore {
         controls.any(|(other, own)| other != number && self.protects(own))
     }
 
-    /// Every active replica has acknowledged the controls that remain for anything this one covers:
-    /// narrower and inherited ones, and others of the same or of a larger extent, under which updates may
-    /// have been made that are not everywhere yet. Proposals that operations still wait for cover nothing.
+    /// Whether some active replica has not acknowledged a control that remains for an object of this one: narrower and
+    /// inherited controls, and others of the same or a larger extent, if replicas may lack updates made under them.
+    /// Proposals that operations still wait for cover nothing.
     fn remains_unknown(&self, number: u64, control: &OwnControl) -> bool {
         self.unknown.has_heirs(number)
             || control.objects().any(|object| {
@@ -144,7 +144,7 @@ impl ControlCore {
             })
     }
 
-    /// Finds out whether an own control that is new, or has got another answer, is known everywhere now.
+    /// Determines whether an own control that is new, or has got another answer, is known to all replicas now.
     pub(super) fn review(&mut self, tree: &impl Tree, number: u64) {
         let Some(control) = self.own.find(number) else {
             return;
@@ -164,7 +164,7 @@ impl ControlCore {
         }
     }
 
-    /// Nobody need wait for the acknowledgements of a previous own control any more.
+    /// No control needs to wait for the acknowledgements of a previous own control any more.
     pub(super) fn forget(&mut self, tree: &impl Tree, previous: &OwnControl) {
         let number = previous.proposal.name.number;
         self.candidates.remove(number);
@@ -176,7 +176,7 @@ impl ControlCore {
         self.note_resolved(tree, objects, previous.origin, previous.is_deep());
     }
 
-    /// A control is known everywhere, or has ended: who may have waited for that?
+    /// A control is known to all replicas, or has ended. Wakes what may have waited for that.
     fn note_resolved(
         &mut self,
         tree: &impl Tree,
@@ -205,8 +205,8 @@ impl ControlCore {
         }
     }
 
-    /// What lies above an object has changed: things in flight there are placed anew, and deep control
-    /// that it has left may have waited for it.
+    /// The directories above an object have changed: controls there are placed again, and a deep control that the
+    /// object has left may have waited for it.
     pub(super) fn note_moved(
         &mut self,
         tree: &impl Tree,
@@ -241,7 +241,7 @@ impl ControlCore {
         }
     }
 
-    /// The whole tree is another one, so everything may lie elsewhere.
+    /// The whole tree was replaced, so every object may be in another place.
     pub(super) fn review_places(&mut self, tree: &impl Tree) {
         self.place_anew(tree, self.unknown.numbers());
         self.contents.note_upheaval();
@@ -249,7 +249,7 @@ impl ControlCore {
         self.closes.wake_all();
     }
 
-    /// Takes note of how far a peer has applied this replica's stream.
+    /// Records how far a peer has applied this replica's stream.
     pub(super) fn note_applied(&mut self, peer: ReplicaSlot, position: Position) {
         let applied = self.applied.entry(peer).or_default();
         *applied = position.max(*applied);
@@ -259,12 +259,12 @@ impl ControlCore {
         self.candidates.reach(everywhere);
     }
 
-    /// A peer's copy may be an older one than it had: what was noted of it counts no more. What it has applied is noted anew.
+    /// A peer may have an older copy than before. What was recorded about it is dropped, and recorded again when the peer reports.
     pub fn forget_applied(&mut self, peer: ReplicaSlot) {
         self.applied.remove(&peer);
     }
 
-    /// Others are active than before, so everything has to be looked at again.
+    /// The set of active replicas has changed, so everything has to be examined again.
     pub(super) fn review_everything(&mut self, tree: &impl Tree) {
         let numbers: Vec<u64> = self.own.iter().map(|(number, _)| number).collect();
         for number in numbers {

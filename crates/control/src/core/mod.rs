@@ -1,7 +1,7 @@
-//! The main type: one replica's part in replication control, and the contract of its use.
+//! The main type: the replication control of one replica, and the contract for its caller.
 //!
-//! Inputs are spread over the files beside this one by subject: operations, peers, relinquishing,
-//! closing, and changes of the tree and of the view. Nothing in here waits, sends or stores.
+//! The inputs are in the files beside this one, by subject: operations, peers, relinquishing, closing, and changes of
+//! the tree and of the view. Nothing in here waits, sends or stores.
 
 mod candidates;
 mod changes;
@@ -47,35 +47,35 @@ use vfs::{ObjectId, ReplicaSlot};
 ///
 /// # Contract
 ///
-/// **Inputs** are the `handle_*` methods. Each takes the current time where time matters, and the
-/// caller's own copy of the tree. Time never runs backwards.
+/// **Inputs** are the `handle_*` methods. Each takes the current time, if it matters, and the caller's own copy of the
+/// tree. Time never runs backwards.
 ///
-/// **Outputs** are [`Command`]s. After *every* `handle_*` call the caller takes them all with
-/// [`ControlCore::next_command`] until there are none, in order, before it calls another `handle_*`
-/// for any other reason than a command it is carrying out.
+/// **Outputs** are [`Command`]s. After *every* `handle_*` call the caller takes all of them with
+/// [`ControlCore::next_command`], in order, until there are none. Before that it calls another `handle_*` only as part
+/// of executing a command.
 ///
-/// - [`Command::Persist`]: stored in order; several may share one commit. The core goes on as if it had
-///   happened; what must not be seen before it is stable carries a [`Mark`].
-/// - [`Command::Send`]: delivery may be late, repeated, out of order or fail. When a connection to a
-///   peer is made anew, the caller says so with [`ControlCore::handle_connected`], and what is still
-///   unanswered is sent again. Nothing else polls.
-/// - [`Command::Admit`]: the caller checks the operation again (it may have waited while the tree
-///   changed), carries it out at once, reports the changed links, and reports the update's place in its
-///   stream with [`ControlCore::handle_update`]. An operation whose needs have changed is submitted anew.
+/// - [`Command::Persist`]: stored in order; several may share one commit. The core continues as if it had
+///   happened. Outputs that must not be seen before it is stable carry a [`Mark`].
+/// - [`Command::Send`]: delivery may be late, repeated, out of order or fail. When there is a new connection to a
+///   peer, the caller reports it with [`ControlCore::handle_connected`], and everything unanswered is sent again.
+///   Nothing else polls.
+/// - [`Command::Admit`]: the caller checks the operation again (it may have waited while the tree changed),
+///   executes it at once, reports the changed links, and reports the update's position in its stream with
+///   [`ControlCore::handle_update`]. An operation whose needs have changed is submitted again.
 /// - [`Command::ForwardTo`]: the operation leaves this core; it may be submitted again.
 /// - [`Command::ArmTimer`]: one alarm at a time.
 ///
-/// **Updates of others** are applied only when [`ControlCore::may_apply`] says so for the controls they
-/// were made under; while it refuses, [`ControlCore::handle_update_waiting`] is told. Every change of links is then reported with [`ControlCore::handle_linked`] and
+/// **Updates of others** are applied only when [`ControlCore::may_apply`] allows it for the controls that they were made under. While it refuses, the caller
+/// calls [`ControlCore::handle_update_waiting`]. After applying, it reports every change of links with [`ControlCore::handle_linked`] and
 /// [`ControlCore::handle_unlinked`], so that the ancestry table follows the tree.
 ///
-/// **After a restart** a new core begins with a larger [`Incarnation`]. Before anything else it is told
-/// with [`ControlCore::restore`] what it had acknowledged, and it must not be given a message
-/// before the replica has synchronised; that is the caller's affair. Once everything made under the
-/// controls of previous incarnations is everywhere, [`ControlCore::handle_previous_settled`] ends them.
+/// **After a restart** a new core begins with a larger [`Incarnation`]. First, the caller passes it with
+/// [`ControlCore::restore`] what it had acknowledged. The core must not get a message before the replica has
+/// synchronised; the caller ensures this. Once all replicas have everything that was made under the controls of
+/// previous incarnations, [`ControlCore::handle_previous_settled`] ends them.
 ///
-/// **Bounds**: at most [`Settings::capacity`] own controls and waiting operations, and as many waiting
-/// proposals of each peer; beyond that operations are refused with [`Overloaded`].
+/// **Bounds**: at most [`Settings::capacity`] own controls and waiting operations, and as many waiting proposals of
+/// each peer. Beyond that, operations are refused with [`Overloaded`].
 #[derive(Clone, Debug)]
 pub struct ControlCore {
     slot: ReplicaSlot,
@@ -86,35 +86,35 @@ pub struct ControlCore {
     own: OwnControls,
     endings: BTreeMap<u64, Ending>,
     previous: Previous,
-    /// This replica takes part anew in a view of this incarnation: it has heard of no end before that.
+    /// This replica joined the view again in this incarnation, so it does not know which controls ended before.
     joined: bool,
     next_number: u64,
     /// Own controls with smaller numbers were proposed, and perhaps won, in an earlier configuration.
     since_configuration: u64,
-    /// How far each peer has applied this replica's stream.
+    /// The position up to which each peer has applied this replica's stream.
     applied: BTreeMap<ReplicaSlot, Position>,
-    /// The last update of this replica after which something is found elsewhere.
+    /// The last update of this replica that moved an object.
     last_move: Position,
     contents: Contents,
     open_for_writing: BTreeMap<ObjectId, u32>,
     closes: Closes,
-    /// Directories that had to be given up, until when no deep control is proposed there.
+    /// Directories whose control had to be given up. Until this moment no deep control is proposed there.
     back_off: BTreeMap<ObjectId, Moment>,
-    /// When to look at a control again; one entry for each at most, perhaps too early.
+    /// When to examine a control again; at most one entry for each. It may be too early.
     deadlines: BTreeSet<(Moment, u64)>,
     armed: Option<Moment>,
-    /// Links were lost since waiting proposals were looked at.
+    /// Links were removed since the waiting proposals were examined.
     links_unsettled: bool,
-    /// Controls that are to end once everything made under them is everywhere.
+    /// Controls that should end once all replicas have everything that was made under them.
     candidates: Candidates,
     standing_back: StandingBack,
     /// The replica is about to stop.
     retiring: bool,
     unknown: Unknown,
     reports: Reports,
-    /// What this replica had acknowledged before it left the view, until it knows again what others hold.
+    /// What this replica had acknowledged before it left the view. Kept until it knows again what others hold.
     set_aside: BTreeMap<ControlName, Proposal>,
-    /// Peers whose messages of a later view were dropped here, and the last such view of each.
+    /// Peers whose messages of a later view were dropped here, with the last such view of each.
     ahead_of_us: BTreeMap<ReplicaSlot, Epoch>,
     answers: VecDeque<Answer>,
     to_judge: BTreeSet<u64>,
@@ -123,7 +123,7 @@ pub struct ControlCore {
     refusals: u64,
 }
 
-/// The core holds as many operations or controls as it may; the client has to try again later.
+/// The core holds the maximum number of operations or controls; the client has to try again later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overloaded;
 
@@ -176,33 +176,33 @@ impl ControlCore {
             to_judge: BTreeSet::new(),
             commands: VecDeque::new(),
             persisted: Mark(0),
-            // What is refused from now on comes after all refusals of previous incarnations.
+            // Later refusals are numbered after all refusals of previous incarnations.
             refusals: incarnation.0 << 32,
         }
     }
 
-    /// The next thing to do, or `None` when everything is said.
+    /// The next command, or `None` when there is none.
     pub fn next_command(&mut self) -> Option<Command> {
         self.commands.pop_front()
     }
 
-    /// Whether this replica may admit updates of the object now: it holds its control or deep control
+    /// Whether this replica may admit updates of the object now: it holds a control of the object, or a deep control
     /// above it.
     pub fn controls(&self, tree: &impl Tree, subject: Subject) -> bool {
         let needs = crate::update::Update::Change(subject).needs(self.settings.rules);
         self.coverage(tree, &needs).is_some()
     }
 
-    /// The control by which another replica is primary for the object as far as this one knows. Reads
-    /// are forwarded there; with `None` they are answered from the local copy.
+    /// The control by which another replica is primary for the object, as known here. Reads are forwarded there. With
+    /// `None` they are answered from the local copy.
     pub fn foreign_control(&self, tree: &impl Tree, object: ObjectId) -> Option<ControlName> {
         let question = self.question(tree, object);
         let conflicts = self.acceptor.table().conflicts(tree, &question);
         conflicts.first().copied()
     }
 
-    /// Whether an update that another primary made under these controls may be applied here: each has
-    /// been granted here, or has ended since.
+    /// Whether an update that another primary made under these controls may be applied here: each control has been
+    /// granted here, or has ended since.
     #[must_use]
     pub fn may_apply(&self, under: &[ControlName]) -> bool {
         !self.settings.rules.grant_before_apply()
@@ -216,31 +216,32 @@ impl ControlCore {
         self.acceptor.table().grants()
     }
 
-    /// Whether a control that was acknowledged before the start is not acknowledged again for now, because something
-    /// may have been won that excludes it. It stands in everybody's way.
+    /// Whether a control that was acknowledged before the start is not acknowledged again for now, because a
+    /// conflicting one may have been won. It blocks all other proposals.
     #[must_use]
     pub fn is_in_dispute(&self, name: ControlName) -> bool {
         self.acceptor.is_disputed(name)
     }
 
-    /// How many controls of other replicas are acknowledged here. With none, no read is forwarded.
+    /// The number of controls of other replicas that are acknowledged here. With none, no read is forwarded.
     #[must_use]
     pub fn foreign_grants(&self) -> usize {
         self.acceptor.table().foreign_to(self.slot)
     }
 
-    /// The proposals that wait here, each with what stands in its way.
+    /// The waiting proposals, each with its obstacles.
     pub fn waiting(&self) -> impl Iterator<Item = (&Proposal, &[Obstacle])> {
         self.acceptor.waiting()
     }
 
-    /// Whether the ancestry table, and what is remembered of it for waiting proposals, equal those found
-    /// afresh from the controls and the tree (I6).
+    /// Whether the ancestry table, and the data derived from it for waiting proposals, equal a new computation from the
+    /// controls and the tree (I6).
     pub fn ancestry_is_exact(&self, tree: &impl Tree) -> bool {
         self.acceptor.is_exact(tree)
     }
 
-    /// Own controls in any state, own ends that are not noted everywhere, and operations that stand back. Zero when all is quiet.
+    /// The number of own controls in any state, of own ends that some replica has not noted, and of operations that stand back. Zero when nothing is in
+    /// progress.
     #[must_use]
     pub fn unfinished(&self) -> usize {
         self.own.len() + self.endings.len() + self.standing_back.len()
@@ -254,13 +255,13 @@ impl ControlCore {
         }
     }
 
-    /// Own number of a name, unless it belongs to another replica or incarnation.
+    /// The own number of a name, unless it belongs to another replica or incarnation.
     fn own_number(&self, name: ControlName) -> Option<u64> {
         let ours = name.holder == self.slot && name.incarnation == self.incarnation;
         ours.then_some(name.number)
     }
 
-    /// Every own control with a smaller number has ended everywhere.
+    /// Every own control with a smaller number has ended at all replicas.
     fn floor(&self) -> u64 {
         let live = self.own.first_number().unwrap_or(self.next_number);
         let ending = self.endings.keys().next().copied();
@@ -294,7 +295,7 @@ impl ControlCore {
         peers
     }
 
-    /// Follows up what has happened until nothing changes any more. Ends every `handle_*`.
+    /// Processes the consequences until nothing changes any more. Every `handle_*` ends with it.
     fn run(&mut self, now: Moment, tree: &impl Tree) {
         self.advance(now, tree);
         while self.step_forward(now, tree) {
@@ -304,8 +305,8 @@ impl ControlCore {
         self.arm_timer();
     }
 
-    /// Carries every answer of the acceptor to where it belongs, judges the elections it touches, and ends
-    /// what should and may end.
+    /// Delivers every answer of the acceptor, judges the affected elections, and ends the controls that should and may
+    /// end.
     fn advance(&mut self, now: Moment, tree: &impl Tree) {
         loop {
             if let Some(answer) = self.answers.pop_front() {
@@ -361,7 +362,7 @@ impl ControlCore {
         self.review(tree, number);
     }
 
-    /// A waiting competitor is as good as a revoke of what it waits for.
+    /// A waiting competitor has the same effect as a revoke of what it waits for.
     fn refuse(&mut self, now: Moment, name: ControlName, obstacles: Vec<Obstacle>) {
         self.refusals += 1;
         let turn = self.refusals;

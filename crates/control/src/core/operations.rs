@@ -1,7 +1,7 @@
-//! A client's operation, from its arrival until it may be carried out, here or elsewhere.
+//! A client's operation, from its arrival until it may be executed, here or at another replica.
 //!
-//! Figure 2, first half: serve what is controlled by oneself, forward what is controlled by another,
-//! ask for control of the rest.
+//! Figure 2, first half: execute what this replica controls, forward what another one controls, and propose control of
+//! the rest.
 
 use super::proposing::claims;
 use super::{ControlCore, Overloaded};
@@ -17,8 +17,8 @@ use crate::update::{Asker, Need, NeedKind, Subject, Update};
 use vfs::ObjectId;
 
 impl ControlCore {
-    /// Takes an operation that changes something. It ends with [`Command::Admit`] or
-    /// [`Command::ForwardTo`], at once if the objects are controlled already.
+    /// Takes an operation that changes something. It ends with [`Command::Admit`] or [`Command::ForwardTo`], at once if
+    /// the objects are already controlled.
     pub fn handle_operation(
         &mut self,
         now: Moment,
@@ -41,9 +41,8 @@ impl ControlCore {
         Ok(())
     }
 
-    /// Admits an update at once if it is covered by controls in force; otherwise `None`, and nothing has
-    /// changed. The caller carries the update out before it calls the core for any other reason, or else
-    /// holds the controls.
+    /// Admits an update at once if it is covered by controls in force. Otherwise returns `None`, and nothing has
+    /// changed. The caller executes the update before any other call of the core, or holds the controls.
     pub fn try_admit(
         &mut self,
         now: Moment,
@@ -64,8 +63,8 @@ impl ControlCore {
         controls.max(waiting) >= self.settings.capacity
     }
 
-    /// Takes note of the place in this replica's stream of an update that was made under `under`. A birth
-    /// is reported for its inherited control in the same way.
+    /// Records the position in this replica's stream of an update that was made under `under`. The creation of an
+    /// object is reported for its inherited control in the same way.
     pub fn handle_update(
         &mut self,
         tree: &impl Tree,
@@ -87,15 +86,14 @@ impl ControlCore {
         self.answer_closes(tree);
     }
 
-    /// The own deep controls that reach into a directory.
+    /// The own deep controls that cover a directory.
     pub(super) fn deep_reaching(&self, tree: &impl Tree, directory: ObjectId) -> Vec<u64> {
         self.own.deep_at(chain(tree, directory))
     }
 
-    /// The needs of an update here and now. A file that a rename carries across the border of an
-    /// own deep control needs control of its own: a replica that applies the rename would take it
-    /// for uncontrolled, while content that was written and closed under the deep control is still
-    /// on its way.
+    /// The needs of an update at this moment. A file that a rename moves across the border of an own deep control needs
+    /// its own control. Otherwise a replica that applies the rename would consider the file uncontrolled, while content
+    /// that was written and closed under the deep control is still in transit.
     fn needs_of(&self, tree: &impl Tree, update: &Update) -> Vec<Need> {
         let mut needs = update.needs(self.settings.rules);
         if let Update::Rename {
@@ -113,7 +111,7 @@ impl ControlCore {
         needs
     }
 
-    /// Serves, forwards, joins an election that is under way, or begins one.
+    /// Executes, forwards, joins an election that is in progress, or begins one.
     pub(super) fn submit(&mut self, now: Moment, tree: &impl Tree, waiting: Waiting) {
         let needs = self.needs_of(tree, &waiting.update);
         if let Some(under) = self.coverage(tree, &needs) {
@@ -139,7 +137,7 @@ impl ControlCore {
         }
     }
 
-    /// The own controls in force that meet all needs together, or `None`.
+    /// The own controls in force that together meet all needs, or `None`.
     pub(super) fn coverage(&self, tree: &impl Tree, needs: &[Need]) -> Option<Vec<u64>> {
         let mut under = Vec::new();
         for need in needs {
@@ -169,8 +167,8 @@ impl ControlCore {
         });
     }
 
-    /// What the controls in force are used for keeps them, if it `keeps` them at all, and in any case until the
-    /// update is reported; and it may call for more.
+    /// Records the use of the controls in force: it prolongs them if `keeps` is true. In any case they last until the
+    /// update is reported. The use may also cause further proposals.
     fn make_use(
         &mut self,
         now: Moment,
@@ -201,8 +199,8 @@ impl ControlCore {
         Admission { under, after }
     }
 
-    /// Section 3.3, third: a file written under deep control gets shallow control of its own, announced
-    /// without waiting, so that further writes do not prolong the deep control.
+    /// Section 3.3, third: a file written under deep control gets its own shallow control. It is announced without
+    /// waiting, so that further writes do not prolong the deep control.
     fn announce_file(&mut self, now: Moment, tree: &impl Tree, need: Need) {
         let wanted = self.settings.strategies.file_control_under_deep;
         let space = self.own.len() < self.settings.capacity;
@@ -221,9 +219,9 @@ impl ControlCore {
         }
     }
 
-    /// The control to which an operation on one object goes, if it is to be forwarded at all. Groups
-    /// wait, and so does a file with several links that deep control elsewhere seems to cover: the
-    /// holder of that control could not serve it either.
+    /// The control to which an operation on one object is forwarded, if it is forwarded at all. Groups wait. A file
+    /// with several links that deep control elsewhere seems to cover waits too: the holder of that control could not
+    /// serve it either.
     fn forwarding_target(&self, tree: &impl Tree, needs: &[Need]) -> Option<ControlName> {
         let [need] = needs else {
             return None;
@@ -249,7 +247,7 @@ impl ControlCore {
         }
     }
 
-    /// A shallow proposal that is never made: who would be in its way?
+    /// A shallow proposal that is never sent, to find out which controls would conflict with it.
     pub(super) fn question(&self, tree: &impl Tree, object: ObjectId) -> Proposal {
         self.question_with(vec![Claim::new(tree, object, Depth::Shallow)])
     }
@@ -268,8 +266,8 @@ impl ControlCore {
         }
     }
 
-    /// Forwards, and for a directory asks the holder to relinquish, so that two sites that share a
-    /// directory do not forward for ever what deep control elsewhere need not have covered.
+    /// Forwards an operation. For a directory it also asks the holder to relinquish: otherwise two sites that share a
+    /// directory might forward for ever, although the deep control elsewhere was not needed.
     fn forward(&mut self, operation: OperationId, needs: &[Need], foreign: ControlName) {
         let holder = foreign.holder;
         self.commands
@@ -279,9 +277,9 @@ impl ControlCore {
         }
     }
 
-    /// Gives operations that lost an election to the winner; returns those that cannot be
-    /// forwarded. What an own control covers that is being given up would come back at once, for
-    /// the winner waits for that end.
+    /// Forwards operations that lost an election to the winner. Returns those that cannot be forwarded. An operation
+    /// that is covered by an own control that is being given up would come back at once, because the winner waits for
+    /// the end of that control.
     pub(super) fn forward_losers(
         &mut self,
         tree: &impl Tree,
@@ -308,7 +306,7 @@ impl ControlCore {
         staying
     }
 
-    /// Whether an own control that admits nothing more still covers this.
+    /// Whether an own control that admits nothing more still covers this need.
     fn is_giving_up(&self, tree: &impl Tree, need: &Need) -> bool {
         let meeting = self.own.meeting(tree, need);
         let mut states = meeting.iter().map(|(_, own)| own.state);
@@ -330,8 +328,8 @@ impl ControlCore {
         fitting.map(|(number, _)| *number)
     }
 
-    /// Figure 2: deep control of a directory is asked for whenever nobody else controls anything below,
-    /// except by renames and links, which would hold up two subtrees for one entry.
+    /// Figure 2: deep control of a directory is proposed whenever no other replica controls anything below it. Renames
+    /// and links are excepted: they would block two subtrees for one entry.
     fn wants_deep(&self, now: Moment, tree: &impl Tree, needs: &[Need]) -> bool {
         let mut directories = needs.iter().filter(|need| need.kind == NeedKind::Directory);
         let single = matches!((directories.next(), directories.next()), (Some(_), None));
@@ -345,8 +343,8 @@ impl ControlCore {
     }
 }
 
-/// Whether an update prolongs the controls that it is made under. A change of a file that another replica has forwarded does
-/// not: where nobody else changes the file any more, control of it ends, and goes to where it is changed.
+/// Whether an update prolongs the controls that it is made under. A change of a file that another replica has forwarded does not: if no client of this
+/// replica changes the file any more, its control ends here, and moves to where the file is changed.
 fn keeps(update: &Update, asker: Asker) -> bool {
     let of_file = matches!(
         update,
@@ -355,8 +353,8 @@ fn keeps(update: &Update, asker: Asker) -> bool {
     asker == Asker::Own || !of_file
 }
 
-/// Whether an object is found elsewhere afterwards. Deep control of that place may be won later, or be what
-/// the last name is left under.
+/// Whether the update moves an object to another place. Deep control of that place may be won later, or may cover the
+/// last remaining name.
 fn moves_something(update: &Update) -> bool {
     match update {
         Update::Link { .. } => true,

@@ -1,6 +1,6 @@
-//! What the other replicas say, and what is said again when a connection is new.
+//! Messages of the other replicas, and what is sent again over a new connection.
 //!
-//! Every message may be late, repeated or out of order; each is judged by the name it carries.
+//! Every message may be late, repeated or out of order. Each is judged by the name that it carries.
 
 use super::ControlCore;
 use crate::claim::{Obstacle, Proposal};
@@ -23,7 +23,7 @@ impl ControlCore {
         envelope: Envelope,
     ) {
         let tree = &Remembered::new(tree);
-        // In this order: who is configured only in a later view is to repeat itself there.
+        // This order matters: a replica that is configured only in a later view must repeat its message there.
         if !self.is_in_force(from, &envelope) || !self.view.configured.contains(&from) {
             return;
         }
@@ -62,9 +62,9 @@ impl ControlCore {
         }
     }
 
-    /// Proposals and answers count in their own epoch, between those who take part; ends are valid in any
-    /// later one, and from anybody. What comes from a later view than ours is dropped and asked for again
-    /// once we are there, and not in one between: its sender would drop that in turn.
+    /// Proposals and answers are valid in their own epoch, between active replicas. Ends are valid in any later one,
+    /// and from any replica. A message from a later view than ours is dropped. We ask for it again when we have reached
+    /// that view, and not in a view in between, because its sender would drop that request.
     fn is_in_force(&mut self, from: ReplicaSlot, envelope: &Envelope) -> bool {
         let Envelope { epoch, message } = envelope;
         let epoch: Epoch = *epoch;
@@ -154,9 +154,9 @@ impl ControlCore {
         same_object.map(|(number, _)| number)
     }
 
-    /// An answer to a control whose end is on its way to the sender needs none; any other that we
-    /// do not have makes the sender clear its record. It may have noted the end and forgotten that,
-    /// or have heard of the control only from a replica that released another one for it.
+    /// An answer to a control needs no reply if the end of that control is on its way to the sender. For any other
+    /// control that we do not have, we make the sender clear its record. The sender may have noted the end and
+    /// forgotten that, or may know the control only from a replica that released another one for it.
     fn disown_if_unknown(&mut self, from: ReplicaSlot, name: ControlName) {
         let number = self.own_number(name);
         let ending = number.and_then(|number| self.endings.get(&number));
@@ -220,8 +220,8 @@ impl ControlCore {
         }
     }
 
-    /// Says again to `peer` whatever it has not answered: its connection is new, and what was under way
-    /// on the previous one may be lost.
+    /// Repeats to `peer` everything that it has not answered: its connection is new, and messages on the previous one
+    /// may be lost.
     pub fn handle_connected(&mut self, now: Moment, tree: &impl Tree, peer: ReplicaSlot) {
         let tree = &Remembered::new(tree);
         self.repeat_to(tree, peer);

@@ -1,8 +1,8 @@
-//! What this replica acknowledged, held and proposed before it was started anew.
+//! What this replica acknowledged, held and proposed before its restart.
 //!
-//! Previous own controls admit nothing more. They stand in others' way, here and elsewhere, until everything
-//! made under them is everywhere; then all of them end together, with whatever of theirs was lost: an end
-//! that nobody had heard of yet, a proposal that some had granted. How far they are settled is the caller's knowledge.
+//! Previous own controls admit nothing more. They block other proposals, here and elsewhere, until all replicas have
+//! everything that was made under them. Then all of them end together, including what was lost: an end that no replica
+//! had heard of yet, or a proposal that some replicas had granted. The caller decides when they are settled.
 
 use super::ControlCore;
 use crate::claim::Proposal;
@@ -15,15 +15,15 @@ use crate::view::View;
 use std::collections::BTreeSet;
 use vfs::ReplicaSlot;
 
-/// A replica has forgotten nothing when it starts for the first time.
+/// At its first start a replica has forgotten nothing.
 pub(super) const FIRST_START: Incarnation = Incarnation(1);
 
-/// How far the end of the previous incarnations' controls has come.
+/// The progress of the end of the previous incarnations' controls.
 #[derive(Clone, Debug)]
 pub(super) enum Previous {
-    /// Something made under them may still be missing somewhere.
+    /// Some replica may still lack something that was made under them.
     Unsettled,
-    /// They have ended, and these peers have not noted it.
+    /// They have ended; these peers have not noted it.
     Renounced(BTreeSet<ReplicaSlot>),
 }
 
@@ -33,8 +33,8 @@ impl Previous {
         matches!(self, Previous::Unsettled)
     }
 
-    /// In a new view everybody is told once more of a renunciation: somebody may have noted it, been started
-    /// anew, and learnt of the previous controls from somebody who had not noted it yet.
+    /// In a new view all peers are told of the renunciation again. A peer may have noted it, restarted, and then
+    /// learned of the previous controls from a peer that had not noted it yet.
     pub(super) fn tell_again(&mut self, peers: BTreeSet<ReplicaSlot>) {
         if let Previous::Renounced(unaware) = self {
             *unaware = peers;
@@ -49,28 +49,28 @@ impl ControlCore {
         grants.filter(|grant| grant.name.holder == self.slot && self.may_be_needed(grant.name))
     }
 
-    /// Tells a new core of a control that this replica had acknowledged, stably, before it was started
-    /// anew; its own previous controls are among them. To be called before any other method.
+    /// Passes a new core a control that this replica had durably acknowledged before its restart. Its own previous
+    /// controls are among them. Call it before any other method.
     pub fn restore(&mut self, tree: &impl Tree, grant: Proposal) {
         self.acceptor.restore(tree, grant);
     }
 
-    /// Tells a new core of a control of another replica that this one had set aside, stably, when it was out of the
-    /// view. To be called before any other method.
+    /// Passes a new core a control of another replica that this one had durably set aside when it was out of the view.
+    /// Call it before any other method.
     pub fn restore_set_aside(&mut self, grant: Proposal) {
         self.set_aside.insert(grant.name, grant);
     }
 
-    /// Whether the controls of previous incarnations have ended, because [`ControlCore::handle_previous_settled`] said that
-    /// everything made under them is everywhere. No longer when this replica learns, outside the view, that somebody takes
-    /// part who was not asked then: the others may have gone on without it long ago.
+    /// Whether the controls of previous incarnations have ended, because [`ControlCore::handle_previous_settled`] reported that all replicas have everything
+    /// that was made under them. This becomes false when this replica learns, outside the view, of an active replica that was not asked then: the others may
+    /// have continued without it long ago.
     #[must_use]
     pub fn has_renounced(&self) -> bool {
         !self.previous.is_unsettled()
     }
 
-    /// A view without this replica is entered. Who takes part in it and did not in the previous one may lack what others had
-    /// when previous controls ended; they stand in its way until the caller has looked again.
+    /// A view without this replica begins. A replica that is active in it, and was not in the previous one, may lack what the others had when the previous
+    /// controls ended. So these controls block again until the caller has checked again.
     pub(super) fn doubt_renunciation(&mut self, previous: &View) {
         let mut others = self.view.active.iter();
         let unasked = others.any(|other| self.view.is_new(*other, previous));
@@ -79,7 +79,7 @@ impl ControlCore {
         }
     }
 
-    /// Everything made under controls of previous incarnations is everywhere: they end, towards everybody.
+    /// All replicas have everything that was made under controls of previous incarnations: the controls end, and all peers are told.
     pub fn handle_previous_settled(&mut self, now: Moment, tree: &impl Tree) {
         if matches!(self.previous, Previous::Renounced(_)) {
             return;
@@ -119,7 +119,7 @@ impl ControlCore {
         }
     }
 
-    /// What a peer has to hear again on a new connection.
+    /// The renunciation that a peer must get again on a new connection.
     pub(super) fn renunciation_for(&self, peer: ReplicaSlot) -> Option<Message> {
         let before = self.incarnation;
         match &self.previous {
@@ -130,9 +130,9 @@ impl ControlCore {
         }
     }
 
-    /// A replica that was started anew has forgotten which controls have ended, and one that takes part for the
-    /// first time was never told. A proposal that made way for one of those would wait here for ever; so its
-    /// holder is asked, and disowns it.
+    /// A replica that restarted has forgotten which controls have ended, and a replica that joins for the first time
+    /// was never told. A proposal that made way for such a control would wait here for ever. So this replica asks the
+    /// holder, which disowns the control.
     pub(super) fn ask_about(&mut self, behind: &[ControlName]) {
         if self.incarnation <= FIRST_START && !self.joined {
             return;
@@ -148,7 +148,7 @@ impl ControlCore {
         }
     }
 
-    /// Asks a peer once more, since the previous connection may have lost the question or the answer.
+    /// Asks a peer again, because the previous connection may have lost the question or the answer.
     pub(super) fn ask_again(&mut self, peer: ReplicaSlot) {
         let waiting = self.acceptor.waiting();
         let behind = waiting.flat_map(|(proposal, _)| &proposal.behind);
@@ -157,8 +157,8 @@ impl ControlCore {
         self.ask_about(&theirs.into_iter().collect::<Vec<_>>());
     }
 
-    /// Whether this names a control of a previous incarnation that must not be disowned, because what was
-    /// done under it may be missing somewhere.
+    /// Whether this names a control of a previous incarnation that must not be disowned, because some replica may lack
+    /// what was done under it.
     pub(super) fn may_be_needed(&self, name: ControlName) -> bool {
         self.previous.is_unsettled() && name.incarnation < self.incarnation
     }

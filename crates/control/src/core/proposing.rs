@@ -1,6 +1,6 @@
-//! Own proposals: made, judged, won, downgraded, withdrawn and made again.
+//! Own proposals: made, judged, won, downgraded, withdrawn and repeated.
 //!
-//! What an answer means is decided by `election`; this file carries the verdict out.
+//! `election` decides what an answer means; this file executes the verdict.
 
 use super::ControlCore;
 use crate::claim::{Claim, Depth, Proposal};
@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 use vfs::{ObjectId, ReplicaSlot};
 
 impl ControlCore {
-    /// Proposes control of what is needed, to this replica's own acceptor first. It goes behind those
-    /// that wait here already, which keeps a busy site from overtaking them for ever.
+    /// Proposes control of what is needed, first to this replica's own acceptor. The proposal goes behind those that
+    /// already wait here, so that a busy site cannot overtake them for ever.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn propose(
         &mut self,
@@ -98,7 +98,7 @@ impl ControlCore {
         let origin = control.origin;
         let deep = control.is_deep();
         let objects: Vec<ObjectId> = control.objects().collect();
-        // Closes count only what is in force.
+        // Closes consider only controls in force.
         for object in &objects {
             self.closes.wake_at(*object, deep);
         }
@@ -118,7 +118,7 @@ impl ControlCore {
         }
     }
 
-    /// Section 3.2: what cannot have deep control asks for shallow control.
+    /// Section 3.2: a proposal that cannot get deep control asks for shallow control.
     fn downgrade(&mut self, now: Moment, tree: &impl Tree, number: u64) {
         let Some(control) = self.own.find(number) else {
             return;
@@ -130,8 +130,8 @@ impl ControlCore {
         }
     }
 
-    /// Makes way for `ahead`: operations go to the winner if they may; the rest wait behind it. A proposal
-    /// that nobody has granted and no release has named is in nobody's way and may stay as it is.
+    /// Makes way for `ahead`: operations are forwarded to the winner if possible; the others wait behind it. A proposal
+    /// that no acceptor has granted and no release has named blocks nothing, and may stay unchanged.
     fn make_way(&mut self, now: Moment, tree: &impl Tree, number: u64, ahead: &[ControlName]) {
         let Some(control) = self.own.find(number) else {
             return;
@@ -157,7 +157,7 @@ impl ControlCore {
         }
     }
 
-    /// Withdraws a proposal and makes it again, shallow and under a new name, in one message.
+    /// Withdraws a proposal and makes it again in one message, shallow and under a new name.
     fn replace(&mut self, now: Moment, tree: &impl Tree, number: u64, behind: &[ControlName]) {
         let Some(control) = self.own.find(number) else {
             return;
@@ -171,7 +171,7 @@ impl ControlCore {
         self.send_end(number, previous);
     }
 
-    /// Ends an undecided proposal, or (with `released`) a control.
+    /// Ends an undecided proposal or, with `released`, a control.
     pub(super) fn withdraw(
         &mut self,
         tree: &impl Tree,
@@ -187,7 +187,7 @@ impl ControlCore {
         self.send_end(number, previous);
     }
 
-    /// Takes a control out of the own ones. Everyone it was proposed to has to hear of its end.
+    /// Removes a control from the own ones. Every replica that it was proposed to must be told of its end.
     fn begin_ending(
         &mut self,
         tree: &impl Tree,
@@ -241,7 +241,7 @@ impl ControlCore {
         })
     }
 
-    /// Figure 1 as printed: with every answer in, propose once more to those that refused.
+    /// Figure 1 as printed: when all answers have arrived, propose once more to those that refused.
     fn ask_again_without_queue(&mut self, number: u64) {
         if self.settings.rules.acceptor_queue() {
             return;
@@ -268,8 +268,8 @@ impl ControlCore {
         }
     }
 
-    /// Deep control of `directory` is worth asking for: nobody else controls anything below, and it has
-    /// not just been taken away from here.
+    /// Whether deep control of `directory` is worth proposing: no other replica controls anything below it, and it was
+    /// not taken away from here recently.
     pub(super) fn deep_is_welcome(
         &self,
         now: Moment,
@@ -285,8 +285,8 @@ impl ControlCore {
             && !backing_off
     }
 
-    /// Section 3.3, fourth: many own controls below a directory, and nobody else's, suggest deep control
-    /// of it; the nearest such directory is tried.
+    /// Section 3.3, fourth: many own controls below a directory, and none of other replicas, suggest deep control of
+    /// it. The nearest such directory is tried.
     fn consider_upgrade(&mut self, now: Moment, tree: &impl Tree, object: ObjectId) {
         if !self.settings.strategies.upgrade || self.own.len() >= self.settings.capacity {
             return;
@@ -323,8 +323,8 @@ impl ControlCore {
     }
 }
 
-/// One claim for each object needed. Only a moved directory must be deep; another becomes so when that
-/// is wanted, and then the proposal can be downgraded.
+/// One claim for each needed object. Only a moved directory must be deep. Another directory becomes deep if that is
+/// wanted, and then the proposal can be downgraded.
 pub(super) fn claims(tree: &impl Tree, needs: &[Need], deep: bool) -> Vec<Claim> {
     let mut claims: Vec<Claim> = Vec::new();
     for need in needs {

@@ -1,6 +1,6 @@
 //! Giving control up: when idle, and when asked.
 //!
-//! Timers and revokes only say that a control *should* end; that it *may* is decided in `may_end`.
+//! Timers and revokes only say that a control *should* end; `may_end` decides whether it *may*.
 
 use super::ControlCore;
 use crate::moment::Moment;
@@ -11,11 +11,11 @@ use crate::update::{Need, NeedKind};
 use std::time::Duration;
 use vfs::{ObjectId, ReplicaSlot};
 
-/// No more directories than this are kept from deep control at a time; the oldest are let off first.
+/// The maximum number of directories in back-off from deep control. When there are more, the oldest leave it first.
 const BACK_OFF_LIMIT: usize = 1024;
 
 impl ControlCore {
-    /// The alarm went off. Early or superfluous calls do no harm.
+    /// The alarm went off. Early or unnecessary calls are harmless.
     pub fn handle_timer(&mut self, now: Moment, tree: &impl Tree) {
         let tree = &Remembered::new(tree);
         self.armed = None;
@@ -86,7 +86,7 @@ impl ControlCore {
         }
     }
 
-    /// Sees to it that a control is looked at when it is due, unless that happens earlier anyway.
+    /// Schedules the next examination of a control when it is due, unless an earlier one is scheduled.
     pub(super) fn schedule(&mut self, number: u64) {
         let due = self.due(number);
         let (Some(due), Some(control)) = (due, self.own.find_mut(number)) else {
@@ -101,7 +101,7 @@ impl ControlCore {
         self.deadlines.insert((due, number));
     }
 
-    /// An update makes use of the control nearest to the object, which therefore stays longer.
+    /// An update uses the control nearest to the object, which therefore lasts longer.
     pub(super) fn touch(&mut self, now: Moment, tree: &impl Tree, need: &Need) {
         let nearest = self
             .own
@@ -122,8 +122,8 @@ impl ControlCore {
         }
     }
 
-    /// Section 3.3, second: somebody wants what this control covers. The first revoke fixes when updates
-    /// stop, and keeps deep control away from here for a while.
+    /// Section 3.3, second: another replica wants what this control covers. The first revoke fixes the time at which
+    /// updates stop, and prevents new deep control here for a while.
     pub(super) fn revoke(&mut self, now: Moment, number: u64) {
         if !self.settings.strategies.revoke {
             return;
@@ -147,8 +147,8 @@ impl ControlCore {
         self.schedule(number);
     }
 
-    /// Whether somebody waits for an own control to end that covers an object, or this replica is about to stop: what that
-    /// waits for in turn ought to come soon.
+    /// Whether another replica waits for the end of an own control that covers an object, or this replica is about to
+    /// stop. Then the conditions for that end should be met soon.
     pub fn is_awaited(&self, tree: &impl Tree, object: ObjectId) -> bool {
         let at = self.own.at(object).map(|(number, _)| number);
         let mut covering = at.chain(self.own.deep_above(tree, object));
@@ -159,8 +159,8 @@ impl ControlCore {
             })
     }
 
-    /// A client has the file open for writing here: its control outlives the last write by
-    /// [`Settings::open_file_control_idle`](crate::Settings::open_file_control_idle) meanwhile.
+    /// A client has the file open for writing here. While it does, the control of the file outlives the last write by
+    /// [`Settings::open_file_control_idle`](crate::Settings::open_file_control_idle).
     pub fn handle_opened_for_writing(&mut self, file: ObjectId) {
         *self.open_for_writing.entry(file).or_default() += 1;
     }
@@ -184,7 +184,7 @@ impl ControlCore {
         self.run(now, tree);
     }
 
-    /// A peer has applied this replica's stream up to `position`, stably.
+    /// A peer has durably applied this replica's stream up to `position`.
     pub fn handle_applied(
         &mut self,
         now: Moment,

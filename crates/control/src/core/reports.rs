@@ -1,8 +1,8 @@
-//! What the members of a new view tell each other, and what follows once all have been heard.
+//! The reports that the members of a new view exchange, and what follows when all have arrived.
 //!
-//! Every member tells what it acknowledges of those who left, and what it holds; when it has heard from everybody it
-//! knows what may have been won. That is frozen; what certainly was not won ends. When a view begins, and what its
-//! beginning does to controls, is decided in `views`.
+//! Every member reports the controls that it acknowledges of replicas that left, and the controls that it holds. When a
+//! member has all reports, it knows which controls may have been won. Those are frozen; controls that were certainly
+//! not won end. `views` decides when a view begins, and what its beginning does to controls.
 
 use super::ControlCore;
 use super::previous::FIRST_START;
@@ -17,11 +17,10 @@ use crate::view::View;
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::ReplicaSlot;
 
-/// A part of a report has about this many bytes at most; a message of the control lane takes 48
-/// KiB.
+/// The approximate maximum size of a part of a report, in bytes. A message of the control lane has at most 48 KiB.
 const PART_BYTES: usize = 24 << 10;
 
-/// What one member has told so far.
+/// The report of one member so far.
 #[derive(Clone, Debug, Default)]
 struct Report {
     next: u32,
@@ -32,26 +31,26 @@ struct Report {
 /// The reports of the present view.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reports {
-    /// Not everybody has reported yet.
+    /// Some member has not reported yet.
     pub(super) open: bool,
     /// A view has been entered since the start.
     entered: bool,
-    /// It is the first one since the start, and this replica had taken part before that.
+    /// This is the first view since the start, and this replica was active before that.
     first: bool,
-    /// What was reported in the view before, in which this replica took part, may not all have been heard here.
+    /// This replica was active in the previous view, and may not have all reports of it.
     unsettled: bool,
     others: BTreeMap<ReplicaSlot, Report>,
 }
 
 impl Reports {
-    /// How many replicas have reported, as long as others have not.
+    /// The number of replicas that have reported, while some have not.
     pub(super) fn len(&self) -> usize {
         self.others.len()
     }
 }
 
 impl ControlCore {
-    /// The reports of a view that this replica has just entered are awaited.
+    /// Begins to wait for the reports of a view that this replica has just entered.
     pub(super) fn open_reports(&mut self, previous: &View) {
         let takes_part = !self.view.has_lost(self.slot);
         let first = !self.reports.entered && self.incarnation > FIRST_START;
@@ -69,7 +68,7 @@ impl ControlCore {
         }
     }
 
-    /// This replica's report as of now, for a member that may need it: it may have been started anew.
+    /// The current report of this replica, for a member that may need it because it may have restarted.
     pub(super) fn report_for(&self, tree: &impl Tree, peer: ReplicaSlot) -> Vec<Message> {
         let outside = self.view.has_lost(peer) || self.view.has_lost(self.slot);
         if outside || !self.reports.entered {
@@ -105,7 +104,7 @@ impl ControlCore {
         told: Told,
     ) {
         if !self.reports.open {
-            // Said again over a new connection: what it was told before may be lost.
+            // The peer repeats its report over a new connection: what it was told before may be lost.
             let lost = [told.lost, told.set_aside].concat();
             return self.tell_what_has_ended(&[from].into(), &lost);
         }
@@ -125,8 +124,8 @@ impl ControlCore {
         self.try_to_settle(tree);
     }
 
-    /// The end of a control may have reached this replica and not others before its holder was lost. There it would
-    /// stand in everybody's way, and nobody who knows better would have it decided that it ends.
+    /// The end of a control may have reached this replica, but not all others, before its holder was lost. There the
+    /// control would block proposals, and the replicas that know its end would not ask for a decision to end it.
     fn tell_what_has_ended(&mut self, peers: &BTreeSet<ReplicaSlot>, lost: &[Proposal]) {
         let names: BTreeSet<ControlName> = lost.iter().map(|control| control.name).collect();
         let known =
@@ -138,8 +137,8 @@ impl ControlCore {
         }
     }
 
-    /// Once everybody has reported: freezes what may have been won, ends what certainly was not, and goes
-    /// on.
+    /// When all members have reported: freezes the controls that may have been won, ends those that certainly were not,
+    /// and continues.
     pub(super) fn try_to_settle(&mut self, tree: &impl Tree) {
         let others = &self.reports.others;
         let reported = |slot: &ReplicaSlot| others.get(slot).is_some_and(|report| report.complete);
@@ -151,7 +150,7 @@ impl ControlCore {
         let mut reports: Vec<Told> = others.map(|report| report.told).collect();
         reports.push(self.own_report());
         self.count_what_was_set_aside(&mut reports);
-        // To all, who have all entered the view: a replica that knows nothing of a control learns
+        // Sent to all peers, because all of them have entered the view: a replica that does not know a control learns
         // it from the same reports.
         let lost: Vec<Proposal> = reports.iter().flat_map(|told| told.lost.clone()).collect();
         self.tell_what_has_ended(&self.peers(), &lost);
@@ -169,10 +168,9 @@ impl ControlCore {
         self.review_everything(tree);
     }
 
-    /// A replica that was left in the view before knows, together with all others who were, what
-    /// may have been won. But when they have not told each other everything, and one of them was
-    /// lost, only a majority of all who ever acknowledged anything knows it: what those who come
-    /// back had acknowledged counts too.
+    /// The members that stayed in the previous view know together which controls may have been won. But if they have
+    /// not exchanged all reports and one of them was lost, only a majority of all replicas that ever acknowledged
+    /// anything knows it. Then the former acknowledgements of returning members count too.
     fn count_what_was_set_aside(&self, reports: &mut [Told]) {
         let needed = reports.iter().any(|told| told.unsettled);
         if needed && self.settings.rules.set_aside_counts() {
@@ -182,15 +180,15 @@ impl ControlCore {
         }
     }
 
-    /// Everything that may have been won is known again.
+    /// All controls that may have been won are known again.
     fn forget_what_was_set_aside(&mut self) {
         for name in std::mem::take(&mut self.set_aside).into_keys() {
             self.persist(Record::Forgotten(name));
         }
     }
 
-    /// Asks this replica's own acceptor once more for what is undecided. What that made way for may have ended while this replica was
-    /// outside the view.
+    /// Proposes the undecided own controls to this replica's own acceptor again. The controls that they made way for
+    /// may have ended while this replica was outside the view.
     fn propose_own_again(&mut self, tree: &impl Tree) {
         let own = self.own.iter();
         let undecided = own.filter(|(_, control)| control.state == State::Undecided);
@@ -204,9 +202,9 @@ impl ControlCore {
         }
     }
 
-    /// A member's control that is acknowledged here and that its holder did not tell of has not been won yet, or has ended: outside the view, or just
-    /// before another one, its end may have been told again by somebody who had released another control for it, and an acknowledgement that
-    /// was sent then counted nowhere. The holder disowns what has ended.
+    /// Repeats acknowledgements of members' controls that are acknowledged here, but that their holders did not report. Such a control has not been won yet,
+    /// or has ended. Outside the view, or just before another view, a replica that released another control for it may have repeated it here, and an
+    /// acknowledgement sent then was not valid anywhere. The holder disowns a control that has ended.
     fn acknowledge_what_nobody_told_of(&mut self, reports: &[Told]) {
         let told = reports
             .iter()
@@ -224,8 +222,8 @@ impl ControlCore {
             .extend(untold.into_iter().map(Answer::GrantedBefore));
     }
 
-    /// A holder that was started anew does not propose again what it held, and others who had acknowledged that
-    /// may know nothing any more.
+    /// A holder that restarted does not propose again what it held, and replicas that had acknowledged it may have
+    /// forgotten it.
     fn learn_what_is_held(&mut self, tree: &impl Tree, reports: &[Told]) {
         if !self.settings.rules.reports_tell_held() {
             return;
@@ -238,7 +236,7 @@ impl ControlCore {
         }
     }
 
-    /// What members had asked for before they were started anew, unless somebody holds what excludes it: that ends.
+    /// What members had proposed before their restart. A proposal ends if a member holds a conflicting control.
     fn previous(&mut self, tree: &impl Tree, reports: &[Told]) -> Vec<Proposal> {
         let previous = reports.iter().flat_map(|told| told.previous.clone());
         let (over, previous): (Vec<_>, Vec<_>) =
@@ -249,8 +247,8 @@ impl ControlCore {
         previous
     }
 
-    /// Controls of those who left, unless the members together prove that no majority can have acknowledged
-    /// one, or that somebody here holds what excludes it. The latter end.
+    /// Controls of replicas that left. They end if the members together prove that no majority can have acknowledged
+    /// them, or if a member holds a conflicting control.
     fn may_have_been_won(&mut self, tree: &impl Tree, reports: &[Told]) -> Vec<Proposal> {
         let mut acknowledged: BTreeMap<ControlName, (usize, Proposal)> = BTreeMap::new();
         for control in reports.iter().flat_map(|told| &told.lost) {
@@ -277,8 +275,8 @@ impl ControlCore {
         won.into_iter().map(|(_, control)| control).collect()
     }
 
-    /// A control that somebody holds, or may hold, stands in everybody's way from now on. What was granted
-    /// here against it cannot have been won, and waits; but of two that may be held nobody knows which was won.
+    /// A control that a replica holds, or may hold, blocks all others from now on. A conflicting grant here cannot have
+    /// been won, and waits. But of two controls that may be held it is unknown which one was won.
     fn freeze(&mut self, tree: &impl Tree, control: Proposal, reports: &[Told]) {
         let previous = reports.iter().flat_map(|told| &told.previous);
         let against = self.acceptor.conflicts(tree, &control).into_iter();
@@ -298,7 +296,7 @@ impl ControlCore {
         self.learn(tree, control);
     }
 
-    /// Acknowledges what somebody is known to hold, or may hold.
+    /// Acknowledges a control that a replica holds, or may hold.
     fn learn(&mut self, tree: &impl Tree, control: Proposal) {
         if let Some(answer @ Answer::Granted(_)) = self.acceptor.adopt(tree, control) {
             self.answers.push_back(answer);
@@ -306,8 +304,8 @@ impl ControlCore {
     }
 }
 
-/// Whether a member of the view holds what excludes a control, so that no majority can have acknowledged that. What
-/// a member had asked for before it was started anew it may never have won, so that excludes nothing.
+/// Whether a member of the view holds a conflicting control, so that no majority can have acknowledged this one. What a
+/// member had proposed before its restart may never have been won, so it excludes nothing.
 fn is_excluded(tree: &impl Tree, control: &Proposal, reports: &[Told]) -> bool {
     let mut held = reports.iter().flat_map(|told| &told.held);
     held.any(|other| other.conflicts_with(tree, control))
@@ -367,7 +365,7 @@ fn parts(told: &Told) -> Vec<Message> {
         .collect()
 }
 
-/// About how many bytes a control takes on its way.
+/// The approximate encoded size of a control.
 fn bytes_of(control: &Proposal) -> usize {
     let claims = control.claims.iter();
     let claims: usize = claims.map(|claim| 16 + 10 * claim.ancestors.len()).sum();

@@ -1,6 +1,6 @@
-//! Before a replica stops: it gives up what it controls, so that nothing is frozen while it is away.
+//! Before a replica stops, it gives up its controls, so that nothing is frozen while it is away.
 //!
-//! When a control may end is decided in `may_end`, as always; what cannot end in time is frozen like that of a lost replica.
+//! `may_end` decides as usual when a control may end. Controls that cannot end in time are frozen, as for a lost replica.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use crate::own::State;
 use crate::tree::{Remembered, Tree};
 
 impl ControlCore {
-    /// This replica is about to stop. Every own control ends as soon as it may, those that operations get from now on
-    /// included. Repeats do no harm.
+    /// This replica is about to stop. Every own control ends as soon as it may, including controls that operations get
+    /// from now on. Repeated calls are harmless.
     pub fn handle_retiring(&mut self, now: Moment, tree: &impl Tree) {
         let tree = &Remembered::new(tree);
         self.retiring = true;

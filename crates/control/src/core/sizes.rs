@@ -1,15 +1,15 @@
-//! How much a core remembers, for callers that watch that it stays bounded (rule 29).
+//! The memory use of a core, for callers that check that it stays bounded (rule 29).
 
 use super::ControlCore;
 
-/// How many entries there are of everything that a core remembers.
+/// The number of entries of each kind in a core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Own controls, whatever their state, and operations and closes that wait.
+    /// Own controls in any state, and waiting operations and closes.
     pub own: usize,
-    /// Own controls that have ended, and whose end somebody has not noted yet.
+    /// Own controls that have ended, and whose end some replica has not noted yet.
     pub endings: usize,
-    /// Controls that are acknowledged here, own ones included, or were before this replica left the view.
+    /// Controls that are acknowledged here, own ones included, or that were before this replica left the view.
     pub grants: usize,
     /// Counters in the ancestry table.
     pub ancestry: usize,
@@ -17,16 +17,16 @@ pub struct Sizes {
     pub waiting: usize,
     /// Floors and runs of numbers of controls that have ended.
     pub ended: usize,
-    /// Files whose contents somebody lacks, and under which controls each was written.
+    /// Files whose contents some replica lacks, with the controls that each was written under.
     pub contents: usize,
-    /// Alarms, and directories where no deep control is proposed for a while.
+    /// Alarms, and directories in back-off from deep control.
     pub timers: usize,
-    /// Replicas of which something is known: how far they are, and what they have reported.
+    /// Replicas with recorded progress or reports.
     pub peers: usize,
 }
 
 impl Sizes {
-    /// The larger one of each.
+    /// The maximum of each field.
     #[must_use]
     pub fn max(self, other: Sizes) -> Sizes {
         Sizes {
@@ -44,7 +44,7 @@ impl Sizes {
 }
 
 impl ControlCore {
-    /// How much is remembered now.
+    /// The current sizes.
     #[must_use]
     pub fn sizes(&self) -> Sizes {
         let table = self.acceptor.table();

@@ -1,11 +1,10 @@
-//! Standing back for somebody who wants more than one replica can give up at a time.
+//! Standing back for a waiter that needs more than one replica can give up at once.
 //!
-//! A group, or deep control of a directory that several sites are changing, is free only when all
-//! of them have given up what it covers. Each would be back before the others are done: a replica
-//! that keeps changing something one operation after the other would keep such a waiter out for
-//! ever. So a replica that has given something up for a waiter asks for nothing that the waiter
-//! needs, for a while. It is a matter of time alone: nobody waits for anybody longer than that,
-//! whatever the others do.
+//! A group, or deep control of a directory that several sites are changing, is free only when all of them have given up
+//! what it covers. Without this module, each site would take its part again before the others have given up theirs: a
+//! replica with one operation after the other would keep such a waiter out for ever. So a replica that has given
+//! something up for a waiter proposes nothing that the waiter needs, for a while. Only time ends this: no replica waits
+//! longer than that, whatever the others do.
 
 use super::ControlCore;
 use crate::moment::Moment;
@@ -14,14 +13,14 @@ use crate::own::Waiting;
 use crate::tree::Tree;
 use crate::update::Need;
 
-/// After standing back for somebody in vain, this many times as long passes before the next time.
+/// If standing back did not help, this multiple of its time passes before the next time.
 const REST: u32 = 8;
 
-/// Operations that are not proposed yet, for the sake of somebody else.
+/// Operations that are not proposed yet, because they stand back for another replica.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StandingBack {
     operations: Vec<Waiting>,
-    /// When to look at them again, at the latest.
+    /// When to submit them again, at the latest.
     pub(super) until: Option<Moment>,
 }
 
@@ -37,7 +36,7 @@ impl StandingBack {
 }
 
 impl ControlCore {
-    /// Something has been given up for `next`, which waits for more.
+    /// A control has been given up for `next`, which waits for more.
     pub(super) fn favour(&mut self, now: Moment, next: ControlName) {
         let until = now.after(self.settings.standing_back);
         let again = until.after(self.settings.standing_back * REST);
@@ -58,7 +57,7 @@ impl ControlCore {
         self.acceptor.favoured_against(now, tree, &question)
     }
 
-    /// Looks at what stands back again. Whether anything came of it.
+    /// Submits the operations that stand back again. Returns whether any of them went ahead.
     pub(super) fn step_forward(&mut self, now: Moment, tree: &impl Tree) -> bool {
         if self.standing_back.operations.is_empty() {
             return false;

@@ -1,9 +1,9 @@
-//! From one view to the next: what its beginning does to controls, and what is frozen in it.
+//! The change from one view to the next: its effect on controls, and which controls are frozen.
 //!
-//! A replica that leaves may have won controls that only some of the remaining have acknowledged.
-//! So each member first stops to acknowledge, and they tell each other what they know (`reports`).
-//! What is frozen stands in everybody's way, at every member, until it is given back or an agreed
-//! decision ends it. How views are agreed never enters.
+//! A replica that leaves may have won controls that only some of the remaining members have acknowledged. So each
+//! member first stops acknowledging, and the members tell each other what they know (`reports`). A frozen control
+//! blocks all proposals, at every member, until it is given back or an agreed decision ends it. What must never enter:
+//! how views are agreed.
 
 use super::ControlCore;
 use crate::claim::Proposal;
@@ -18,9 +18,9 @@ use std::collections::BTreeSet;
 use vfs::ReplicaSlot;
 
 impl ControlCore {
-    /// A newer view is in force, durably, and the leases that this replica has granted to those that are not
-    /// in it have run out ([`crate::SiteLease::may_enter`]). Controls survive it. Until every
-    /// member has reported nothing is acknowledged, no control ends, and no close is answered.
+    /// A newer view is durably in force, and the leases that this replica has granted to replicas outside it have
+    /// expired ([`crate::SiteLease::may_enter`]). Controls survive the change. Until every member has reported, nothing
+    /// is acknowledged, no control ends, and no close is answered.
     pub fn handle_view(&mut self, now: Moment, tree: &impl Tree, view: View) {
         if view.epoch <= self.view.epoch {
             return;
@@ -54,8 +54,8 @@ impl ControlCore {
         self.run(now, tree);
     }
 
-    /// Whether every member of the present view has reported, so that what froze is known. Before that a
-    /// replica that takes part anew must not answer anybody.
+    /// Whether every member of the current view has reported, so that the frozen controls are known. Before that, a
+    /// replica that joined the view again must not answer any client.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         !self.reports.open
@@ -73,10 +73,10 @@ impl ControlCore {
         &self.view
     }
 
-    /// Whether every own control in force that is older than the present configuration is acknowledged by every active
-    /// replica. Only then may the configuration change again (counterexample 10): majorities of neighbouring
-    /// configurations have a member in common, those of others need not. Were the younger ones waited for as well, a set
-    /// that is written to all the time could never take anybody in.
+    /// Whether every active replica has acknowledged every own control in force that is older than the current
+    /// configuration. Only then may the configuration change again (counterexample 10): majorities of neighbouring
+    /// configurations have a member in common, majorities of others may not. Newer controls are not waited for:
+    /// otherwise a set with constant writes could never add a member.
     #[must_use]
     pub fn is_steady(&self) -> bool {
         let younger = |number: u64| number >= self.since_configuration;
@@ -94,8 +94,8 @@ impl ControlCore {
         grants.filter(|grant| self.view.has_lost(grant.name.holder))
     }
 
-    /// All replicas have decided that these controls of one that left end: what was made under them and
-    /// is not here is given up. `None`: all its controls of incarnations before `below`.
+    /// All replicas have decided that these controls of a lost replica end: what was made under them and is not here is
+    /// given up. `None`: all its controls of incarnations before `below`.
     pub fn handle_loss_settled(
         &mut self,
         now: Moment,
@@ -134,10 +134,10 @@ impl ControlCore {
         self.answers.extend(answers);
     }
 
-    /// A replica that takes part again learns anew what others hold. Until then what was
-    /// acknowledged here is kept apart, on disk as well: perhaps nobody else who is left knows of
-    /// it. Own previous controls still tell what there is to hand over, also for one that takes
-    /// part before it could ([`View`] in which it took somebody's place).
+    /// A replica that joins the view again learns again what others hold. Until then its old acknowledgements are set
+    /// aside, also on disk: perhaps no other remaining replica knows them. Own previous controls remain, because they
+    /// show what must still be handed over. This also holds for a replica that became active before it could do that
+    /// ([`View`] in which it replaced another one).
     fn set_grants_aside(&mut self, tree: &impl Tree, keep_own: bool) {
         let own = keep_own.then_some(self.slot);
         for grant in self.acceptor.clear(tree, own) {
@@ -150,7 +150,7 @@ impl ControlCore {
         }
     }
 
-    /// Nobody who left is waited for, and nobody who is there anew knows what was acknowledged before.
+    /// Stops waiting for replicas that left. Replicas that joined again do not know earlier acknowledgements.
     fn forget_those_who_left(&mut self, previous: &View) {
         let active = &self.view.active;
         let new: BTreeSet<ReplicaSlot> = active
@@ -160,7 +160,7 @@ impl ControlCore {
             .collect();
         let gone = |slot: &ReplicaSlot| !active.contains(slot) || new.contains(slot);
         for ending in self.endings.values_mut() {
-            // Who takes part anew may remember a control that has ended: it was started anew without leaving the view.
+            // A replica that joins again may remember a control that has ended, if it restarted without leaving the view.
             ending.unaware.retain(|slot| active.contains(slot));
         }
         self.endings.retain(|_, ending| !ending.unaware.is_empty());
@@ -182,14 +182,14 @@ impl ControlCore {
                 continue;
             };
             let undecided = control.state == State::Undecided;
-            // What was acknowledged for a proposal may be taken back when something froze.
+            // An acknowledgement of a proposal may be taken back when a conflicting control was frozen.
             let forgotten = control.election.acknowledged().clone();
             let forgotten = forgotten.into_iter().filter(|slot| undecided || gone(slot));
             forgotten.for_each(|slot| control.election.forget(slot));
         }
     }
 
-    /// Those whose messages were dropped because this replica was not yet in the view that it is in now.
+    /// The peers whose messages were dropped because this replica was not yet in its current view.
     fn reached(&mut self) -> Vec<ReplicaSlot> {
         let epoch = self.view.epoch;
         let reached = self.ahead_of_us.extract_if(.., |_, last| *last <= epoch);

@@ -26,7 +26,7 @@ const LOSSES: [(&str, f64); 3] = [("no loss", 0.0), ("0.01 %", 0.0001), ("0.1 %"
 /// Connections for contents.
 const LANES: [&str; 4] = ["1", "2", "4", "8"];
 
-/// The figure that decides.
+/// The deciding figure.
 const TOTAL: &str = "total_s";
 
 /// The experiment.

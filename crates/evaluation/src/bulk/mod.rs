@@ -1,5 +1,5 @@
-//! One large file: from its first WRITE until the other site has all of it, beside the same bytes by
-//! plain TCP; and what a `mkdir` by others takes meanwhile.
+//! One large file: the time from its first WRITE until the other site has all of it, compared with the same bytes over
+//! plain TCP; and the time of a `mkdir` by other clients meanwhile.
 //!
 //! What must never enter: files of other sizes.
 
@@ -32,10 +32,10 @@ use crate::extent::Extent;
 use crate::field::{Field, runtime};
 use crate::sites::Sites;
 
-/// From one site to the other and back.
+/// The round trip between the sites.
 const ROUND_TRIP: Duration = Duration::from_millis(120);
 
-/// What the link carries, in bits a second.
+/// The bandwidth of the link, in bits a second.
 const BANDWIDTH: u64 = 1_000_000_000;
 
 /// The panel of the file, and that of other clients meanwhile.
@@ -51,20 +51,20 @@ const TCP: [(&str, usize); 2] = [
     ("plain TCP, 4 connections", 4),
 ];
 
-/// Where other clients are, and when they work.
+/// The places of other clients, and the times of their work.
 const PLACES: [&str; 2] = ["first site", "second site"];
 const TIMES: [&str; 2] = ["before", "meanwhile"];
 
 /// The size of one request.
 const BLOCK: usize = 1 << 20;
 
-/// How many WRITE requests are under way at once.
+/// The number of active WRITE requests.
 const DEPTH: usize = 8;
 
 /// How long the client of the other file pauses between two directories.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Measures everything in folders of this name at a set whose links are as long and as wide as they should be.
+/// Measures everything in folders of this name at a set whose links have their final settings.
 async fn measure(sites: &Sites, name: &str, size: u64) -> Result<Vec<(Point, Outcome)>> {
     let (client, root) = sites.replicas[0].target().client().await?;
     let home = client.create_directory(&root, name, 0o777).await?;
@@ -120,17 +120,17 @@ async fn measure(sites: &Sites, name: &str, size: u64) -> Result<Vec<(Point, Out
     Ok(outcomes)
 }
 
-/// The part of what the link carries.
+/// The used share of the link's bandwidth.
 fn share(size: u64, seconds: f64) -> f64 {
     size as f64 * 8.0 / seconds / BANDWIDTH as f64
 }
 
-/// A size as points name it.
+/// A size in the form of points.
 fn gigabytes(size: u64) -> String {
     format!("{} MiB", size >> 20)
 }
 
-/// Writes the file and waits until the other replica has it; both in seconds from the beginning.
+/// Writes the file and waits until the other replica has it; returns both times in seconds from the beginning.
 async fn transfer(
     sites: &Sites,
     client: &Client,
@@ -146,7 +146,7 @@ async fn transfer(
         client.commit(&file.handle, 0, 0).await?;
         client.close(&file).await?;
         let written = began.elapsed().as_secs_f64();
-        // The directories made meanwhile keep lacking something for a moment, contents come last.
+        // Directories made meanwhile are always lacking for a moment; contents come last.
         while !sites.has_contents()? {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -181,7 +181,7 @@ async fn write(client: &Client, file: &OpenFile, random: &Arc<Vec<u8>>, size: u6
     Ok(())
 }
 
-/// Reads the file at the second replica once nothing is controlled, so that its own copy answers. What goes over the WAN
+/// Reads the file at the second replica once nothing is controlled, so that its own copy answers. The traffic on the WAN
 /// meanwhile proves that.
 async fn check_copy(sites: &Sites, name: &str, random: &[u8], size: u64) -> Result<()> {
     sites.wait_for_quiet()?;
@@ -206,14 +206,14 @@ async fn check_copy(sites: &Sites, name: &str, random: &[u8], size: u64) -> Resu
     Ok(())
 }
 
-/// How long neighbours work.
+/// How long the other clients work.
 #[derive(Clone)]
 enum Work {
     For(Duration),
     Until(Arc<AtomicBool>),
 }
 
-/// Other clients at both sites who make directories.
+/// Other clients at both sites that make directories.
 async fn neighbours(sites: &Sites, [name, time]: [&str; 2], work: Work) -> Result<[Tally; 2]> {
     let mut makers = JoinSet::new();
     for (number, place) in PLACES.into_iter().enumerate() {
@@ -260,7 +260,7 @@ fn cpu(sites: &Sites) -> Result<[f64; 3]> {
     Ok([first?.as_secs_f64(), second?.as_secs_f64(), own])
 }
 
-/// Bytes that no compression makes smaller, more than a block.
+/// Incompressible bytes, more than a block.
 fn noise() -> Vec<u8> {
     let mut random = Rng::with_seed(7);
     let mut noise = vec![0; 2 * BLOCK];
@@ -268,7 +268,7 @@ fn noise() -> Vec<u8> {
     noise
 }
 
-/// The content of a block of the file: noise that begins elsewhere in every block, with its offset.
+/// The content of a block of the file: noise from a different offset in every block, with the block's offset.
 fn block(random: &[u8], offset: u64) -> Bytes {
     let start = (offset / BLOCK as u64 * 4099 % BLOCK as u64) as usize;
     let mut block = random[start..start + BLOCK].to_vec();

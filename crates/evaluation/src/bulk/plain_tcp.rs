@@ -1,4 +1,4 @@
-//! As many bytes by plain TCP connections between two sites, to compare with.
+//! The same number of bytes over plain TCP connections between two sites, for comparison.
 //!
 //! What must never enter: NFS.
 
@@ -11,8 +11,8 @@ use bench::processor::ProcessorTime;
 
 use crate::sites::Sites;
 
-/// Sends as many bytes over plain connections from the first site to the second. Returns seconds until
-/// the last has arrived, from the first connection on, and processor seconds.
+/// Sends this number of bytes over plain connections from the first site to the second. Returns the seconds from the first
+/// connection until the last byte has arrived, and processor seconds.
 pub(super) fn send_all(sites: &Sites, flows: usize, size: u64) -> Result<(f64, f64)> {
     let [first, second] = sites.two_places()?;
     let before = ProcessorTime::own()?.total();

@@ -1,10 +1,10 @@
-//! A server is away while others change as much as in an hour; then it comes back and catches up.
+//! A server is away while other sites change as much as in an hour; then it comes back and catches up.
 //!
-//! The hour is compressed: as many files are made as would be at the stated rate, as fast as the servers take them.
-//! Once they keep all updates for the one that is away, and once too few, so that its copy has to be compared
-//! with another one. A client at a third site goes on writing all the while.
+//! The hour is compressed: the number of files is that of an hour at the stated rate, but they are made as fast as the servers accept them.
+//! In one case the servers keep all updates for the absent one; in the other they keep too few, so that its copy has to be compared
+//! with another one. A client at a third site continues to write all the time.
 //!
-//! What must never enter: a return that was not complete, every update and every content.
+//! What must never enter: an incomplete return, without some update or content.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,26 +32,26 @@ use crate::sites::Sites;
 /// The size of each file, in bytes.
 const SIZE: usize = 4096;
 
-/// How many clients make them.
+/// The number of clients that make them.
 const CLIENTS: usize = 8;
 
-/// How long the writer elsewhere is watched before the return, to know how it fares without one.
+/// For this long the writer elsewhere is measured before the return, as a baseline.
 const BEFORE: Duration = Duration::from_secs(10);
 
-/// How a server catches up, and the settings that lead to it: update after update, or by a whole copy of which only what
-/// differs is fetched.
+/// The ways to catch up, with the settings for each: update after update, or by a whole copy of which only the
+/// differences are fetched.
 const WAYS: [(&str, &str); 2] = [
     ("by log", ""),
     (COMPARING, "[replication]\nkept_updates = 10000\n"),
 ];
 const COMPARING: &str = "comparing";
 
-/// How many files are made while a server is away: those of an hour at 10 a second.
+/// The number of files made while a server is away: those of an hour at 10 per second.
 fn files(extent: Extent) -> usize {
     extent.choose(36_000, 1_800)
 }
 
-/// Has the last server miss `updates` files, and come back in the way that the servers' settings lead to.
+/// Lets the last server miss `updates` files, and come back in the way of the servers' settings.
 fn measure(sites: &mut Sites, runtime: &Runtime, way: &str, updates: usize) -> Result<Outcome> {
     sites.wait_for_quiet()?;
     let last = sites.replicas.len() - 1;
@@ -94,14 +94,14 @@ fn measure(sites: &mut Sites, runtime: &Runtime, way: &str, updates: usize) -> R
     Ok(figures.into())
 }
 
-/// How often a server has said that it takes a whole copy.
+/// How often a server has logged that it takes a whole copy.
 fn copies_taken(sites: &Sites, at: usize) -> Result<usize> {
     let log = sites.replicas[at].log();
     let text = std::fs::read_to_string(log).context("a server's log cannot be read")?;
     Ok(text.matches("receiving the tree").count())
 }
 
-/// Has a client at work while something happens; returns the longest time that one of its operations took.
+/// Runs a client during some work; returns the longest time of one of its operations.
 fn watch(
     runtime: &Runtime,
     at: &Target,
@@ -149,7 +149,7 @@ async fn make(target: Target, number: usize, count: usize) -> Result<()> {
     Ok(client.leave().await?)
 }
 
-/// Everything is there.
+/// Checks that everything is there.
 async fn verify(target: &Target, each: usize) -> Result<()> {
     let (client, root) = target.client().await?;
     for number in 0..CLIENTS {
@@ -170,7 +170,7 @@ async fn verify(target: &Target, each: usize) -> Result<()> {
     Ok(client.leave().await?)
 }
 
-/// A server that is away.
+/// The experiment with an absent server.
 #[derive(Debug)]
 pub(crate) struct Absence;
 

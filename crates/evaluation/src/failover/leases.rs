@@ -1,7 +1,7 @@
-//! What being prepared costs while nothing fails: the same work with leases as they are, and ten times less frequent. A
-//! second set with leases as they are shows by how much two sets differ that do not.
+//! The cost of being prepared while nothing fails: the same work with normal leases, and with leases renewed ten times less often. A
+//! second set with normal leases shows how much two equal sets differ.
 //!
-//! What must never enter: turns of one set without those of the other right beside them.
+//! What must never enter: turns of one set without turns of the others right beside them.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,8 @@ use crate::extent::Extent;
 use crate::failover::{start, where_words};
 use crate::field::{Field, runtime};
 
-/// Sets by name, with their settings. Of the first two one shows by how much sets differ that do not; the lease of the last is
-/// asked for ten times less often.
+/// Sets by name, with their settings. The first two are equal, to show how much equal sets differ; the last one asks for
+/// its lease ten times less often.
 const SETS: [(&str, &str); 3] = [
     (USUAL, ""),
     ("the same at another set", ""),
@@ -35,12 +35,12 @@ const USUAL: &str = "as by default";
 /// The size of each file, in bytes.
 const SIZE: usize = 4096;
 
-/// How many files are made in a turn.
+/// The number of files made in a turn.
 fn files(extent: Extent) -> usize {
     extent.choose(300, 100)
 }
 
-/// Gives each set its turns, round after round; who comes first changes.
+/// Gives each set its turns, round after round; the first set changes.
 async fn measure(
     clients: &[(Client, NfsFh4)],
     jobs: &[Job],
@@ -63,7 +63,7 @@ async fn measure(
     Ok(())
 }
 
-/// Makes files; the first of them wins control, and is not counted.
+/// Makes files; the first file wins control, and is not counted.
 async fn turn((client, root): &(Client, NfsFh4), round: u32, files: usize) -> Result<Duration> {
     let name = format!("round-{round}");
     let home = client.create_directory(root, &*name, 0o755).await?;
@@ -82,7 +82,7 @@ async fn make(client: &Client, home: &NfsFh4, name: &str) -> Result<()> {
     Ok(client.close(&file).await?)
 }
 
-/// What leases cost.
+/// The experiment about the cost of leases.
 #[derive(Debug)]
 pub(crate) struct Leases;
 

@@ -1,5 +1,5 @@
-//! A set of three replicas whose servers are killed as by `kill -9` while clients work: how long a lost server is missed
-//! (`takeover`), how it catches up (`absence`), and what it costs to be prepared (`leases`).
+//! A set of three replicas whose servers are killed as by `kill -9` while clients work: how long clients wait for a lost server
+//! (`takeover`), how it catches up (`absence`), and the cost of being prepared (`leases`).
 //!
 //! What must never enter: failures that the servers are told of.
 
@@ -21,10 +21,10 @@ use tokio::runtime::Runtime;
 use crate::field::Field;
 use crate::sites::Sites;
 
-/// How many replicas.
+/// The number of replicas.
 const REPLICAS: usize = 3;
 
-/// The time from one site to another and back.
+/// The round trip between two sites.
 const DISTANCE: Duration = Duration::from_millis(60);
 
 /// Starts a set in a folder, with these lines of configuration and this durability of the whole tree.
@@ -42,18 +42,18 @@ fn start(field: &Field, folder: &Path, settings: &str, durability: &str) -> Resu
     Ok(sites)
 }
 
-/// For clients that work while this thread does something to their servers.
+/// For clients that work while this thread acts on their servers.
 fn runtime() -> Result<Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     Ok(builder.worker_threads(2).enable_all().build()?)
 }
 
-/// A time in seconds, as outcomes have it.
+/// A time in seconds, in the form of outcomes.
 fn seconds(name: &str, time: Duration) -> (String, f64) {
     (name.to_owned(), time.as_secs_f64())
 }
 
-/// Where all servers are.
+/// The places of all servers, for pages.
 fn where_words() -> String {
     format!(
         "Three replicas {} ms from each to each and back, and their clients.",

@@ -1,6 +1,6 @@
-//! From the death of a primary until somebody else may write the file that it decided about.
+//! The time from the death of a primary until another client may write the file that it controlled.
 //!
-//! What must never enter: work that the servers are not asked to do by clients.
+//! What must never enter: work that clients do not request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ use crate::failover::{runtime, seconds, start, where_words};
 use crate::field::Field;
 use crate::sites::Sites;
 
-/// Settings by name: those of every new server, and shorter ones for sites with good links.
+/// Settings by name: the defaults, and shorter times for sites with good links.
 const SETTINGS: [(&str, &str); 2] = [
     ("default", "[time]\nlease_seconds = 5\n"),
     (
@@ -33,19 +33,19 @@ const SETTINGS: [(&str, &str); 2] = [
     ),
 ];
 
-/// What is written at once, in bytes.
+/// The size of one write, in bytes.
 const SIZE: usize = 4096;
 
-/// The first writer is at work for this long before it loses its server.
+/// The first writer works for this long before it loses its server.
 const RUN_UP: Duration = Duration::from_secs(2);
 
-/// A client that is told to come again does so after this.
+/// A client that is told to retry does so after this time.
 const AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// Without success for this long a trial has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Until a write was accepted, the longest stall elsewhere, and until the killed server was back.
+/// The times until a write was accepted, of the longest stall elsewhere, and until the killed server was back.
 fn one(sites: &mut Sites, runtime: &Runtime, trial: u32) -> Result<[Duration; 3]> {
     let targets: Vec<Target> = sites
         .replicas
@@ -119,8 +119,8 @@ async fn succeed(client: &Client, file: &NfsFh4, since: Instant) -> Result<Durat
     }
 }
 
-/// Makes files in a directory of its own at a third site, and returns the longest time that one of its
-/// operations took.
+/// Makes files in its own directory at a third site, and returns the longest time of one of its
+/// operations.
 pub(super) async fn onlook(
     target: Target,
     name: String,

@@ -1,6 +1,6 @@
-//! Files in a folder of this machine: of a site's own disk, or of a file system that is mounted.
+//! Files in a folder of this machine: on a site's own disk, or in a mounted file system.
 //!
-//! What must never enter: how they come to other sites.
+//! What must never enter: how they get to other sites.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ impl LocalFolder {
         Ok(Self(Arc::new(path)))
     }
 
-    /// One that is there.
+    /// An existing one.
     pub(crate) fn at(path: PathBuf) -> Self {
         Self(Arc::new(path))
     }
@@ -33,7 +33,7 @@ impl LocalFolder {
         self.0.join(name)
     }
 
-    /// Writes a file; it is not asked to be on the disk.
+    /// Writes a file; does not wait until it is on the disk.
     pub(crate) async fn write(&self, name: &str, material: Material) -> Result<()> {
         let path = self.path(name);
         off_the_runtime(move || {
@@ -51,7 +51,7 @@ impl LocalFolder {
         self.path(name).exists()
     }
 
-    /// Reads a file whole, and returns its checksum.
+    /// Reads a whole file, and returns its checksum.
     pub(crate) async fn read(&self, name: &str) -> Result<Checksum> {
         let path = self.path(name);
         off_the_runtime(move || checksum(&path)).await
@@ -63,7 +63,7 @@ impl LocalFolder {
     }
 }
 
-/// Does what would keep a thread of the runtime waiting.
+/// Runs work that would block a thread of the runtime.
 pub(crate) async fn off_the_runtime<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
@@ -84,7 +84,7 @@ fn checksum(path: &Path) -> Result<Checksum> {
     }
 }
 
-/// As many bytes as there are, up to a block.
+/// Reads the available bytes, up to a block.
 fn read_full(file: &mut File, block: &mut [u8]) -> Result<usize> {
     let mut done = 0;
     while done < block.len() {

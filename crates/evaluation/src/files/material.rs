@@ -1,4 +1,4 @@
-//! What files hold: bytes that do not compress, another sequence for every file, and a checksum.
+//! The contents of files: bytes that do not compress, a different sequence for every file, and a checksum.
 //!
 //! What must never enter: files.
 
@@ -16,7 +16,7 @@ const POOL: usize = 8 * BLOCK;
 /// The content of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Material {
-    /// Which content.
+    /// Selects the content.
     seed: u64,
     /// Its length in bytes.
     length: u64,
@@ -30,22 +30,22 @@ pub(crate) struct Checksum {
 }
 
 impl Material {
-    /// Of this length, another for every seed.
+    /// A content of this length, different for every seed.
     pub(crate) fn new(seed: u64, length: u64) -> Self {
         Self { seed, length }
     }
 
-    /// How many blocks it has; the last may be shorter.
+    /// The number of its blocks; the last may be shorter.
     pub(crate) fn blocks(self) -> u64 {
         self.length.div_ceil(BLOCK as u64)
     }
 
-    /// One of them.
+    /// One of its blocks.
     pub(crate) fn block(self, number: u64) -> Bytes {
         let left = self.length - number * BLOCK as u64;
         let length = left.min(BLOCK as u64) as usize;
         let mut random = Rng::with_seed(self.seed << 20 | number);
-        // The first number after a seed resembles that of its neighbours.
+        // The first number after a seed is similar for neighbouring seeds.
         let start = random.usize(..=POOL - length);
         noise().slice(start..start + length)
     }
@@ -65,7 +65,7 @@ impl Checksum {
     }
 }
 
-/// The same noise for everybody.
+/// The same noise for all contents.
 fn noise() -> &'static Bytes {
     static NOISE: OnceLock<Arc<Bytes>> = OnceLock::new();
     NOISE.get_or_init(|| {
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(material.checksum(), Material::new(3, 3_000_000).checksum());
         assert_ne!(material.checksum(), Material::new(4, 3_000_000).checksum());
         assert_ne!(material.checksum(), Material::new(3, 2_999_999).checksum());
-        // Blocks that changed places are another content.
+        // Reordered blocks are another content.
         let crcs = [1, 2, 3];
         let turned = crcs.iter().rev().copied();
         assert_ne!(Checksum::of(9, crcs.into_iter()), Checksum::of(9, turned));

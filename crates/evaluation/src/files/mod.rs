@@ -1,6 +1,6 @@
 //! Files that experiments write at one site and read and check at another.
 //!
-//! What must never enter: when that happens, and what is measured.
+//! What must never enter: when this happens, and the measurements.
 
 mod local;
 mod material;

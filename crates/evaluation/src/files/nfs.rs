@@ -15,16 +15,16 @@ use tokio::task::JoinSet;
 
 use super::material::{BLOCK, Checksum, Material};
 
-/// Requests under way at once while a file is written or read. At 120 ms they hold twice what a link of 1 Gbit/s does.
+/// The number of active requests while a file is written or read. At 120 ms they contain twice the capacity of a link of 1 Gbit/s.
 const DEPTH: usize = 32;
 
-/// How long a request may be put off. A server with much to send to others makes its clients wait.
+/// The maximum delay of a request. A server with much to send to others makes its clients wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long a new directory may take until another site sees it.
+/// The maximum time until another site sees a new directory.
 const VISIBLE: Duration = Duration::from_secs(30);
 
-/// A directory at one server, with one in it for the files of each site, or for those of all.
+/// A directory at one server, with a subdirectory for the files of each site, or one for the files of all.
 #[derive(Debug, Clone)]
 pub(crate) struct NfsFolder {
     client: Client,
@@ -32,7 +32,7 @@ pub(crate) struct NfsFolder {
 }
 
 impl NfsFolder {
-    /// Makes the directory, with `count` in it: one a site, or a single one.
+    /// Makes the directory with `count` subdirectories: one per site, or a single one.
     pub(crate) async fn make(target: &Target, name: &str, count: usize) -> Result<Self> {
         let (client, root) = target.client_with(PATIENCE).await?;
         let home = client.create_directory(&root, name, 0o755).await?;
@@ -44,7 +44,7 @@ impl NfsFolder {
         Ok(Self { client, folders })
     }
 
-    /// Finds it, at another site perhaps, once all of it is seen there.
+    /// Finds it, perhaps at another site, once all of it is visible there.
     pub(crate) async fn find(target: &Target, name: &str, count: usize) -> Result<Self> {
         let (client, root) = target.client_with(PATIENCE).await?;
         let mut folders = Vec::new();
@@ -84,7 +84,7 @@ impl NfsFolder {
         }
     }
 
-    /// Reads a file whole, and returns its checksum.
+    /// Reads a whole file, and returns its checksum.
     pub(crate) async fn read(&self, site: usize, name: &str) -> Result<Checksum> {
         let open = How::read().by(format!("{name} again"));
         let file = self.client.open(self.folder(site), name, &open).await?;
@@ -119,7 +119,7 @@ fn site_name(site: usize) -> String {
     format!("site-{site}")
 }
 
-/// An object that another site has made, once it is seen here.
+/// An object made at another site, once it is visible here.
 async fn appearing(client: &Client, root: &NfsFh4, path: &str) -> Result<NfsFh4> {
     let deadline = Instant::now() + VISIBLE;
     loop {
@@ -132,7 +132,7 @@ async fn appearing(client: &Client, root: &NfsFh4, path: &str) -> Result<NfsFh4>
     }
 }
 
-/// A single WRITE FILE_SYNC, as Linux writes what fits into one request; a COMMIT where it does not.
+/// A single WRITE FILE_SYNC, as Linux writes data that fits into one request; otherwise with a COMMIT.
 async fn write_once(client: &Client, file: &OpenFile, data: Bytes) -> Result<()> {
     if data.len() > client.io_max() as usize {
         return Ok(client.write_all(file, 0, &data).await?);

@@ -23,13 +23,13 @@ use crate::peers;
 use crate::ssh_build::round_trip;
 use crate::ssh_build::sweep::side_by_side;
 
-/// The figure that is plotted.
+/// The plotted figure.
 const TURNAROUND: &str = "turnaround_s";
 
-/// The turnaround by what the same computing takes on one node, as Table 2 has it.
+/// The turnaround divided by the time of the same computing on one node, from Table 2.
 const TO_ONE_NODE: &str = "to_one_node";
 
-/// How the two differ.
+/// The difference between the two experiments.
 const SMALL: &str = "The distances are measured side by side, each with sites and servers of its own: everybody mostly waits, for computing or \
     for each other.";
 const LARGE: &str = "In this class nothing goes on beside a job. One NFS server stands for both, and the directory that all share is \
@@ -37,7 +37,7 @@ const LARGE: &str = "In this class nothing goes on beside a job. One NFS server 
     when it is read there, or after 10 s; these run at a set of their own, after the others, and only the two problems in which sites write much that only they \
     read.";
 
-/// What the small classes are run on.
+/// The systems for the small classes.
 const SMALL_SYSTEMS: [System; 5] = [
     System::Distant,
     System::DistantGanesha,
@@ -46,7 +46,7 @@ const SMALL_SYSTEMS: [System; 5] = [
     System::GridFtp,
 ];
 
-/// What the large class is run on.
+/// The systems for the large class.
 const LARGE_SYSTEMS: [System; 4] = [
     System::DistantGanesha,
     System::Replicated,
@@ -54,13 +54,13 @@ const LARGE_SYSTEMS: [System; 4] = [
     System::GridFtp,
 ];
 
-/// Whether a system is worth measuring with a problem. In the other two nothing of size is written that only its own site reads.
+/// Whether a system is useful for a problem. In the other two problems, no large output is read only by its own site.
 fn is_of_use(system: System, benchmark: Benchmark) -> bool {
     let keeps = matches!(benchmark, Benchmark::Vp | Benchmark::Mb);
     keeps || system != System::ReplicatedResting
 }
 
-/// Whether jobs of a class move so little in their time that they mostly wait, and others may run beside them.
+/// Whether jobs of a class move little data for their time: then they mostly wait, and others may run beside them.
 fn waits(class: Class) -> bool {
     class != Class::A
 }
@@ -139,7 +139,7 @@ impl Figure11 {
         )
     }
 
-    /// All trials at one place, at servers that are started for it, and anew for other settings.
+    /// All trials at one place, at servers that are started for it, and restarted for other settings.
     fn measure_at(&self, x: &str, jobs: &[&Job], field: &Field, book: &dyn Book) -> Result<()> {
         let mut servers: Option<(&str, Servers)> = None;
         let mut jobs: Vec<(System, &&Job)> = jobs
@@ -150,7 +150,7 @@ impl Figure11 {
         for (system, job) in jobs {
             let settings = system.settings();
             if servers.as_ref().is_none_or(|(of, _)| *of != settings) {
-                // Those before stop first.
+                // The earlier servers stop first.
                 drop(servers.take());
                 servers = Some((settings, Servers::start(field, round_trip(x)?, settings)?));
             }
@@ -227,10 +227,10 @@ impl Experiment for Figure11 {
             return Duration::ZERO;
         };
         if waits(class) && self.distances(extent).last() != Some(&point.x.as_str()) {
-            // Everybody waits for the farthest place.
+            // All wait for the farthest place.
             return Duration::ZERO;
         }
-        // The tasks of most graphs keep two sites busy. A chain waits for all its nine tasks, the others for fewer; and a
+        // The tasks of most graphs keep two sites busy. A chain waits for all its nine tasks, the others for fewer. A
         // transfer by GridFTP begins with a dozen round trips.
         let graph = Graph::of(benchmark, class);
         let distance = round_trip(&point.x).unwrap_or_default();

@@ -1,15 +1,15 @@
-//! The data-flow graphs of the NAS Grid Benchmarks: which task takes what from which.
+//! The data-flow graphs of the NAS Grid Benchmarks: the inputs of each task.
 //!
-//! The shapes are those of Van der Wijngaart and Frumkin, "NAS Grid Benchmarks Version 1.0", NAS-02-005, 2002: nine tasks
-//! in three rows of three. The volumes are those of Table 1 of "Hierarchical Replication Control in a Global File System",
-//! and the times of computing those of its Table 2, measured by the authors on one node. What neither says is assumed here:
+//! The shapes are from Van der Wijngaart and Frumkin, "NAS Grid Benchmarks Version 1.0", NAS-02-005, 2002: nine tasks
+//! in three rows of three. The volumes are from Table 1 of "Hierarchical Replication Control in a Global File System",
+//! and the computing times from its Table 2, measured by the authors on one node. These assumptions are added here:
 //!
-//! - All tasks of a graph compute equally long, but for Mixed Bag, whose columns do 1, 3/4 and 2/3 of the iterations, as
+//! - All tasks of a graph compute equally long, except in Mixed Bag, whose columns do 1, 3/4 and 2/3 of the iterations, as
 //!   in GridNPB 3.0.
-//! - In Mixed Bag, which gives some tasks more to read than others, a task takes from its own column and the one before;
-//!   what two tasks take from one is the same file.
+//! - In Mixed Bag, some tasks read more than others: a task reads from its own column and the one before;
+//!   if two tasks read from one, it is the same file.
 //!
-//! What must never enter: files, servers, and time that passes.
+//! What must never enter: files, servers, and real time.
 
 use std::fmt;
 use std::time::Duration;
@@ -20,39 +20,39 @@ pub(super) const TASKS: usize = 9;
 /// Tasks of a row.
 const COLUMNS: usize = 3;
 
-/// Computing sites, to which tasks are given in turns.
+/// The number of computing sites; tasks are assigned in turns.
 pub(super) const SITES: usize = 3;
 
 /// One of the four problems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Benchmark {
-    /// Embarrassingly Distributed: tasks that have nothing to do with each other.
+    /// Embarrassingly Distributed: independent tasks.
     Ed,
-    /// Helical Chain: one task after the other.
+    /// Helical Chain: one task after another.
     Hc,
     /// Visualization Pipe: flow solver, post processor and visualization as a pipeline.
     Vp,
-    /// Mixed Bag: like the pipe, with more work and data here than there.
+    /// Mixed Bag: like the pipe, with different amounts of work and data.
     Mb,
 }
 
-/// How large a problem is.
+/// The size of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     /// Sample.
     S,
     /// Workstation.
     W,
-    /// The smallest that is meant for Grids.
+    /// The smallest for Grids.
     A,
 }
 
-/// Who waits for an output.
+/// The consumer of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Consumer {
     /// A task, by its number.
     Task(usize),
-    /// The user who has launched the job, at the first site, and waits for its end.
+    /// The user who has launched the job at the first site, and waits for its end.
     Report,
 }
 
@@ -61,9 +61,9 @@ pub(super) enum Consumer {
 pub(super) struct Output {
     /// The task that makes it.
     pub(super) from: usize,
-    /// Who reads it.
+    /// Its consumers.
     pub(super) to: Vec<Consumer>,
-    /// How much it is; zero where only the end of the task is of interest.
+    /// Its size; zero if only the end of the task matters.
     pub(super) bytes: u64,
 }
 
@@ -72,12 +72,12 @@ pub(super) struct Output {
 pub(super) struct Graph {
     /// All files.
     pub(super) outputs: Vec<Output>,
-    /// How long each task computes on the authors' node.
+    /// The computing time of each task on the authors' node.
     pub(super) computing: [Duration; TASKS],
 }
 
 impl Benchmark {
-    /// All, in the order of the papers' figures.
+    /// All problems, in the order of the papers' figures.
     pub(super) const ALL: [Self; 4] = [Self::Ed, Self::Hc, Self::Vp, Self::Mb];
 
     /// Its name in the papers.
@@ -92,7 +92,7 @@ impl Benchmark {
 }
 
 impl Class {
-    /// All, the smallest first.
+    /// All classes, the smallest first.
     pub(super) const ALL: [Self; 3] = [Self::S, Self::W, Self::A];
 }
 
@@ -102,7 +102,7 @@ impl fmt::Display for Class {
     }
 }
 
-/// What Table 1 lists of one class, in bytes; K and M are taken as 1000 and 1000000.
+/// The volumes in Table 1 for one class, in bytes; K and M mean 1000 and 1000000.
 struct Volumes {
     /// Helical Chain: BT to SP, SP to LU, LU to BT.
     chain: [u64; 3],
@@ -115,7 +115,7 @@ struct Volumes {
 const K: u64 = 1_000;
 const M: u64 = 1_000_000;
 
-/// Table 1 of both papers; in the main one BT stands for the LU of Mixed Bag.
+/// Table 1 of both papers; in the main one BT is written for the LU of Mixed Bag.
 fn volumes(class: Class) -> Volumes {
     match class {
         Class::S => Volumes {
@@ -136,7 +136,7 @@ fn volumes(class: Class) -> Volumes {
     }
 }
 
-/// What all tasks together take on one node of the authors, with a local file system: Table 2.
+/// The time of all tasks together on one node of the authors, with a local file system: Table 2.
 pub(super) fn single_node(benchmark: Benchmark, class: Class) -> Duration {
     let seconds = match class {
         Class::S => [2, 1, 9, 6],
@@ -152,7 +152,7 @@ pub(super) fn site_of(task: usize) -> usize {
 }
 
 impl Consumer {
-    /// Where the consumer is.
+    /// The site of the consumer.
     pub(super) fn site(self) -> usize {
         match self {
             Self::Task(task) => site_of(task),
@@ -201,7 +201,7 @@ impl Graph {
             .map(|(number, _)| number)
     }
 
-    /// How much all tasks write together.
+    /// The total size of all outputs.
     pub(super) fn bytes(&self) -> u64 {
         self.outputs.iter().map(|output| output.bytes).sum()
     }
@@ -215,7 +215,7 @@ impl Output {
     }
 }
 
-/// BT, SP and LU three times, one after the other.
+/// BT, SP and LU three times, one after another.
 fn chain(volumes: [u64; 3]) -> Vec<Output> {
     let link = |from: usize| Output::new(from, &[from + 1], volumes[from % volumes.len()]);
     (0..TASKS - 1).map(link).collect()
@@ -252,7 +252,7 @@ fn bag(volumes: [u64; 2]) -> Vec<Output> {
     outputs
 }
 
-/// The parts of the tasks in the time of all.
+/// The parts of the tasks in the total time.
 fn computing(benchmark: Benchmark, all: Duration) -> [Duration; TASKS] {
     let weight = |task: usize| {
         let column = (task % COLUMNS) as f64;

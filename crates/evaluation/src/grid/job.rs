@@ -1,10 +1,10 @@
 //! A job: all tasks of a graph at their sites, from the launch until the report.
 //!
-//! A task waits for its inputs by looking for their semaphore files, again and again; reads and checks them; computes;
-//! writes its outputs; and makes a semaphore file for each. Computing is a pause, during which no other task of the site
-//! computes. The launch costs nothing: the papers' figures leave out the deployment, too.
+//! A task polls for the semaphore files of its inputs, reads and checks the inputs, computes,
+//! writes its outputs, and makes a semaphore file for each. Computing is a pause, during which no other task of the site
+//! computes. The launch costs nothing: the papers' figures exclude the deployment, too.
 //!
-//! What must never enter: which servers there are, and how they are started.
+//! What must never enter: the choice and the start of servers.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -18,45 +18,45 @@ use super::graph::{Consumer, Graph, Output, SITES, TASKS, site_of};
 use super::staging;
 use crate::files::{Checksum, LocalFolder, Material, NfsFolder};
 
-/// The pause between two looks for a semaphore file.
+/// The polling interval for a semaphore file.
 pub(super) const POLL: Duration = Duration::from_millis(10);
 
-/// How a site sees the files of a job.
+/// The view of a site on the files of a job.
 #[derive(Debug, Clone)]
 pub(super) enum Ground {
-    /// One tree for all sites: what one writes, the others read.
+    /// One tree for all sites: all read what one writes.
     Shared(NfsFolder),
     /// A folder on the site's own disk.
     Local(LocalFolder),
 }
 
-/// Where a job runs.
+/// The place of a job.
 #[derive(Debug)]
 pub(super) struct Field {
-    /// What each site sees; one ground only where one node does everything.
+    /// The view of each site; only one if one node does everything.
     pub(super) grounds: Vec<Ground>,
-    /// The servers by which files are staged between local folders, one a site; none where nothing is.
+    /// The servers that stage files between local folders, one per site; none without staging.
     pub(super) stage: Vec<Arc<GridFtp>>,
 }
 
-/// What all tasks of a job know.
+/// The shared state of all tasks of a job.
 #[derive(Debug)]
 struct Job {
     graph: Graph,
-    /// What the papers' times are divided by.
+    /// The divisor of the papers' times.
     divisor: u32,
-    /// Tells the contents of jobs apart.
+    /// Distinguishes the contents of jobs.
     seed: u64,
     field: Field,
     processors: Vec<tokio::sync::Mutex<()>>,
-    /// What each output must have when it is read: filled by its writer, past all servers.
+    /// The expected checksum of each output: set by its writer, without any server.
     checksums: Mutex<Vec<Option<Checksum>>>,
 }
 
 /// Runs a job to its end and returns the turnaround: the time from the launch until the report.
 ///
 /// # Errors
-/// Fails when a task does, and when an input is not what its writer has written.
+/// Fails when a task fails, and when an input differs from what its writer has written.
 pub(super) async fn run(graph: Graph, divisor: u32, seed: u64, field: Field) -> Result<Duration> {
     let sites = field.grounds.len();
     ensure!(sites == SITES || sites == 1, "a job needs a ground a site");
@@ -84,14 +84,14 @@ pub(super) async fn run(graph: Graph, divisor: u32, seed: u64, field: Field) -> 
     let reporting = Arc::clone(&job);
     tasks.spawn(async move { reporting.take_inputs(Consumer::Report).await });
     while let Some(ended) = tasks.join_next().await {
-        // Dropping the others ends them: nobody would make what they wait for.
+        // Dropping the others ends them: their inputs would never come.
         ended??;
     }
     Ok(launched.elapsed())
 }
 
 impl Job {
-    /// A site by its number; the only one where one node does everything.
+    /// A site by its number; the only one if one node does everything.
     fn site(&self, number: usize) -> usize {
         number % self.field.grounds.len()
     }
@@ -166,7 +166,7 @@ impl Job {
         sites.filter(|&site| site != here).collect()
     }
 
-    /// The servers of two sites, where files are staged.
+    /// The servers of two sites, if files are staged.
     fn servers(&self, sites: [usize; 2]) -> Option<[Arc<GridFtp>; 2]> {
         let server = |site: usize| self.field.stage.get(site).cloned();
         Some([server(sites[0])?, server(sites[1])?])
@@ -192,7 +192,7 @@ impl Job {
     }
 }
 
-/// Files of the site `writer`, which is of interest where each has a directory of its own.
+/// Files of the site `writer`, which matters if each site has its own directory.
 impl Ground {
     async fn has(&self, writer: usize, name: &str) -> Result<bool> {
         match self {
@@ -216,12 +216,12 @@ impl Ground {
     }
 }
 
-/// The file of an output.
+/// The file name of an output.
 fn content(number: usize) -> String {
     format!("output-{number}")
 }
 
-/// The file that says that an output is there.
+/// The name of the file that announces an output.
 fn semaphore(number: usize) -> String {
     format!("done-{number}")
 }
@@ -255,7 +255,7 @@ mod tests {
     #[tokio::test]
     async fn another_content_than_was_written_is_found() {
         let (folder, field) = one_node("wrong");
-        // The first output seems to be there before it was written, and holds something else.
+        // The first output seems to exist before it was written, and has another content.
         let (other, nothing) = (Material::new(99, 5), Material::new(0, 0));
         folder.write(&content(0), other).await.unwrap();
         folder.write(&semaphore(0), nothing).await.unwrap();

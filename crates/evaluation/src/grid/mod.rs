@@ -19,7 +19,7 @@ pub(crate) use table_2::Table2;
 use crate::extent::Extent;
 use graph::{Benchmark, Class};
 
-/// What the authors' times of computing are divided by: the small classes compute as long as they did there, so that turnarounds are to be
+/// The divisor of the authors' computing times. The small classes compute for the authors' times, so that turnarounds can be
 /// compared with theirs.
 fn divisor(class: Class, extent: Extent) -> u32 {
     match (extent, class) {
@@ -34,12 +34,12 @@ fn divisors(extent: Extent) -> [u32; 3] {
     Class::ALL.map(|class| divisor(class, extent))
 }
 
-/// How long a problem takes on the authors' node, divided as here.
+/// The time of a problem on the authors' node, divided by the divisor used here.
 fn scaled(benchmark: Benchmark, class: Class, extent: Extent) -> Duration {
     graph::single_node(benchmark, class) / divisor(class, extent)
 }
 
-/// How a problem is called, such as `HC-S`.
+/// The name of a problem, such as `HC-S`.
 fn panel(benchmark: Benchmark, class: Class) -> String {
     format!("{}-{class}", benchmark.name())
 }

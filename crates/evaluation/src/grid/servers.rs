@@ -1,7 +1,7 @@
-//! The servers that jobs run on: a set of three replicas and a GridFTP server at the three computing sites, and at a fourth
-//! site, as far from each as they are from each other, one NFS server of each kind.
+//! The servers for jobs: a set of three replicas and a GridFTP server at the three computing sites; and one NFS server of each kind at a
+//! fourth site, at the same distance from each of them as they have from each other.
 //!
-//! What must never enter: which jobs run, and what comes of them.
+//! What must never enter: the jobs, and their results.
 
 use std::fs;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::sites::{Server, Sites};
 /// The sites; the last has no computing node.
 const NAMES: [&str; SITES + 1] = ["a", "b", "c", "server"];
 
-/// Where the second server of the fourth site listens.
+/// The port of the second server of the fourth site.
 const GANESHA_PORT: u16 = 2050;
 
 /// The bandwidth of every link, in bits a second: the authors' machines had gigabit Ethernet.
@@ -36,18 +36,18 @@ pub(super) enum System {
     Distant,
     /// One distant NFS-Ganesha.
     DistantGanesha,
-    /// Three replicas, a near one for each site; every site writes into a directory of its own.
+    /// Three replicas, one near each site; every site writes into its own directory.
     Replicated,
     /// The same, but all sites write into one directory.
     ReplicatedShared,
-    /// As the first, but contents that nobody reads rest for long before they are sent.
+    /// As the first, but contents that are not read rest for long before they are sent.
     ReplicatedResting,
     /// Files staged by GridFTP.
     GridFtp,
 }
 
 impl System {
-    /// All, in the order in which they take turns.
+    /// All systems, in the order of their turns.
     pub(super) const ALL: [Self; 6] = [
         Self::Distant,
         Self::DistantGanesha,
@@ -57,7 +57,7 @@ impl System {
         Self::GridFtp,
     ];
 
-    /// How many directories the files of a job lie in.
+    /// The number of directories for the files of a job.
     fn folders(self) -> usize {
         match self {
             Self::ReplicatedShared => 1,
@@ -73,7 +73,7 @@ impl System {
         }
     }
 
-    /// How plots and tables call it.
+    /// Its name in plots and tables.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Distant => "one NFS server: Meridian",
@@ -94,13 +94,13 @@ pub(super) struct Servers {
     ganesha: Ganesha,
     transfers: Vec<Arc<GridFtp>>,
     jobs: u64,
-    /// Goes after the servers.
+    /// Dropped after the servers.
     folder: Folder,
 }
 
 impl Servers {
-    /// Starts all of them, at sites this far from each other, with these lines behind the configuration of the replicas. A
-    /// connection that has known a shorter distance would not find out how much a longer one carries.
+    /// Starts all of them, at sites with this distance; the configuration of the replicas ends with these lines. A
+    /// connection that began at a shorter distance would never reach the full rate at a longer one.
     pub(super) fn start(field: &Field, round_trip: Duration, settings: &str) -> Result<Self> {
         let folder = field.folder()?;
         let link = LinkSettings::round_trip(round_trip).bandwidth(BANDWIDTH);
@@ -130,7 +130,7 @@ impl Servers {
     /// Runs a job and cleans up after it.
     ///
     /// # Errors
-    /// Fails when an output is read differently from what was written, and when a server has died.
+    /// Fails when an input differs from the written output, and when a server has died.
     pub(super) fn run(&mut self, graph: &Graph, divisor: u32, system: System) -> Result<Outcome> {
         self.jobs += 1;
         let name = format!("job-{}", self.jobs);
@@ -158,7 +158,7 @@ impl Servers {
         Ok(trial::named(figures))
     }
 
-    /// Makes the job's folder as each site sees it.
+    /// Makes the job's folder for each site.
     fn prepare(&self, system: System, name: &str) -> Result<Vec<Ground>> {
         if system == System::GridFtp {
             // GridFTP wants absolute paths.
@@ -198,7 +198,7 @@ impl Servers {
         })
     }
 
-    /// Removes all files of a job, near to where they are.
+    /// Removes all files of a job, close to their server.
     fn clear(&self, system: System, grounds: Vec<Ground>, name: &str) -> Result<()> {
         self.runtime.block_on(async {
             for ground in grounds {

@@ -1,4 +1,4 @@
-//! Outputs copied by GridFTP to where they are needed, as the scripts of the papers stage them.
+//! Copies outputs by GridFTP to the sites that need them, like the scripts of the papers.
 //!
 //! What must never enter: when files are written and read.
 

@@ -22,10 +22,10 @@ use crate::field::Field;
 use crate::files::LocalFolder;
 use crate::ssh_build::sweep::side_by_side;
 
-/// The figure that is measured.
+/// The measured figure.
 const TURNAROUND: &str = "turnaround_s";
 
-/// How many jobs, which mostly wait, go on at the same time.
+/// The number of parallel jobs; they mostly wait.
 const SIDE_BY_SIDE: usize = 6;
 
 /// Table 2.
@@ -129,13 +129,13 @@ impl Experiment for Table2 {
             let found = results.summary(point, TURNAROUND)?;
             Some(format!("{} {} s", point.x, cell(found, 1.0)))
         });
-        // The smallest problems have most to do with files.
+        // The smallest problems use files most.
         let lines: Option<Vec<String>> = lines.take(Benchmark::ALL.len()).collect();
         Some(lines?.join(", "))
     }
 }
 
-/// The problems of a class, if it was measured: the authors' time, scaled, beside ours.
+/// The problems of a class, if it was measured: the authors' scaled times, and ours.
 fn chart(results: &Results, class: Class, extent: Extent) -> Option<Chart> {
     let of_class = |point: &&Point| problem(&point.x).is_ok_and(|(_, of)| of == class);
     let points: Vec<&Point> = results.points().iter().filter(of_class).collect();

@@ -1,6 +1,6 @@
-//! A crowd: clients with state, files that they hold open, and connections.
+//! A crowd: clients with state, open files, and connections.
 //!
-//! What must never enter: what clients read and write.
+//! What must never enter: the data that clients read and write.
 
 use std::io;
 use std::net::TcpStream;
@@ -27,16 +27,16 @@ use crate::field::{Field, runtime};
 
 const SERIES: &str = "Meridian";
 
-/// How many clients arrive at the same time.
+/// The number of clients that connect at the same time.
 const DEPTH: usize = 32;
 
-/// How many requests one client makes, one after the other, in the midst of all others.
+/// The number of sequential requests of one client among all others.
 const REQUESTS: usize = 500;
 
-/// How long a request may wait.
+/// The time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Who is there: clients, files that each holds open, and connections of each.
+/// The crowds: clients, open files of each, and connections of each.
 const CROWDS: [(&str, Crowded); 4] = [
     ("1 client", Crowded::of(1, 1, 1)),
     ("1,000 clients", Crowded::of(1000, 1, 1)),
@@ -58,7 +58,7 @@ struct Crowded {
 }
 
 impl Crowded {
-    /// Whether this process, and a server that it starts, may have as many descriptors: a server has connections for a quarter of them.
+    /// Whether this process, and a server that it starts, may have enough descriptors: a server uses a quarter of them for connections.
     fn is_possible(self) -> bool {
         let limit = getrlimit(Resource::Nofile).current;
         let connections = (self.clients * self.connections) as u64;
@@ -78,7 +78,7 @@ impl Crowded {
 #[derive(Debug)]
 pub(crate) struct Crowd;
 
-/// How a client presents itself that dials from any port: there are fewer privileged ones than clients.
+/// The options of a client that connects from any port: there are fewer privileged ports than clients.
 fn unprivileged(server: &Target) -> Options {
     let address = server.address;
     let site = server.site.clone();
@@ -127,7 +127,7 @@ async fn arrive(server: Arc<Target>, crowd: Crowded) -> Result<Vec<(Client, Vec<
     Ok(here)
 }
 
-/// What one client's GETATTR takes meanwhile.
+/// The times of one client's GETATTR meanwhile.
 async fn requests(client: &Client, root: &NfsFh4) -> Result<Tally> {
     let mut tally = Tally::default();
     for _ in 0..REQUESTS {
@@ -143,7 +143,7 @@ fn measure(field: &Field, crowd: Crowded) -> Result<Outcome> {
     let world = World::new(&["a"], &LinkSettings::default())?;
     let place = world.places().first().context("a world has a place")?;
     let data = folder.path().join("data");
-    // The first line belongs to the rule for clients that ends what all configurations have.
+    // The first line belongs to the table about clients at the end of every configuration.
     let settings = "secure = false\n[limits]\nconnections = 24000\n";
     let mut server = Single::start(place, &field.program, &data, settings)?;
     let here = runtime()?;

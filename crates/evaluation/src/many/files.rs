@@ -1,6 +1,6 @@
 //! A tree of many files, a tenth of them in one directory.
 //!
-//! What must never enter: clients beside those that fill and list it.
+//! What must never enter: clients except those that fill and list it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,17 +27,17 @@ use crate::sites::{is_ready, lacks_nothing};
 /// What is measured.
 const SERIES: &str = "Meridian";
 
-/// A file in this many has contents, of [`SIZE`] bytes.
+/// One file in this number has contents, of [`SIZE`] bytes.
 const FILLED: u64 = 100;
 const SIZE: usize = 4096;
 
-/// Files of each directory but the large one.
+/// The number of files in each directory except the large one.
 const IN_DIRECTORY: u64 = 1000;
 
-/// How many files are made at the same time.
+/// The number of files made at the same time.
 const DEPTH: usize = 64;
 
-/// How many files are looked up one after the other.
+/// The number of files looked up one after another.
 const LOOKUPS: u64 = 1000;
 
 /// Longer than a new replica may take.
@@ -47,7 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(crate) struct Files;
 
-/// The name of a file, as far from the names before it as names come.
+/// The name of a file. Names with near numbers differ as much as possible.
 fn name(number: u64) -> String {
     format!("{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
@@ -80,7 +80,7 @@ async fn fill(client: &Client, place: &NfsFh4, numbers: std::ops::Range<u64>) ->
     Ok(())
 }
 
-/// Makes all files, and gives the large directory.
+/// Makes all files, and returns the large directory.
 async fn fill_tree(client: &Client, root: &NfsFh4, files: u64) -> Result<NfsFh4> {
     let large = client.create_directory(root, "large", 0o755).await?;
     fill(client, &large, 0..files / 10).await?;
@@ -93,7 +93,7 @@ async fn fill_tree(client: &Client, root: &NfsFh4, files: u64) -> Result<NfsFh4>
     Ok(large)
 }
 
-/// Lists the large directory with attributes, and looks files up in it; both with times.
+/// Lists the large directory with attributes, and looks up files in it; returns both times.
 async fn look(client: &Client, large: &NfsFh4, files: u64) -> Result<[f64; 2]> {
     let began = Instant::now();
     let found = client.readdir(large, STAT).await?.len() as u64;
@@ -176,14 +176,14 @@ fn measure(field: &Field, files: u64) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Waits until a new replica takes part and lacks nothing, as both say.
+/// Waits until a new replica takes part and lacks nothing, according to both servers.
 fn wait_for_copy(both: [&Meridian; 2], began: Instant) -> Result<()> {
     loop {
         ensure!(
             began.elapsed() < PATIENCE,
             "the new replica has no copy after {PATIENCE:?}"
         );
-        // A server that starts is silent for a moment.
+        // A starting server is silent for a moment.
         if let [Ok(first), Ok(new)] = both.map(Meridian::replication)
             && is_ready(&first)?
             && is_ready(&new)?

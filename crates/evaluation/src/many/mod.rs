@@ -1,9 +1,9 @@
-//! Many: files in one tree and in one directory, and clients with what they hold, at one server.
+//! Large numbers: files in one tree and in one directory, and clients with their state, at one server.
 //!
 //! - [`Files`]: a tree of up to ten million files, filled, listed, killed, checked, and copied by a new replica.
 //! - [`Crowd`]: clients with state, open files and connections.
 //!
-//! What must never enter: how fast single operations are; that is `bench server`.
+//! What must never enter: the speed of single operations; that is `bench server`.
 
 mod crowd;
 mod files;
@@ -20,7 +20,7 @@ use anyhow::{Context, Result};
 use bench::client::Target;
 use testbed::{Meridian, Place, Service};
 
-/// One server whose data directory stays when it is stopped.
+/// One server whose data directory remains when it is stopped.
 struct Single {
     place: Place,
     meridian: Meridian,
@@ -43,7 +43,7 @@ impl Single {
         })
     }
 
-    /// How its clients reach it.
+    /// The target for its clients.
     fn target(&self) -> Target {
         Target {
             site: Some(self.place.site().clone()),
@@ -52,13 +52,13 @@ impl Single {
         }
     }
 
-    /// Starts it again after `kill -9`, and says how long it takes until it answers.
+    /// Starts it again after `kill -9`, and returns the time until it answers.
     fn killed_and_started(&mut self) -> Result<Duration> {
         self.service.kill()?;
         self.started()
     }
 
-    /// Starts it again, and says how long it takes until it answers.
+    /// Starts it again, and returns the time until it answers.
     fn started(&mut self) -> Result<Duration> {
         let began = Instant::now();
         self.service.restart()?;

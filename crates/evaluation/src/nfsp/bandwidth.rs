@@ -1,4 +1,4 @@
-//! Figures 4 and 5: what clients read and write together, the more of them there are.
+//! Figures 4 and 5: the total rate at which clients read and write, by their number.
 //!
 //! What must never enter: how it is shown.
 
@@ -43,7 +43,7 @@ impl Bandwidth {
     };
 }
 
-/// How many clients there are at a time. Where one card bounds all of them, few places say it.
+/// The numbers of clients. If one card limits all of them, few numbers suffice.
 fn numbers(series: &str, extent: Extent) -> &'static [usize] {
     match (extent, series) {
         (Extent::Quick, _) => &[1, 3, 4],
@@ -53,18 +53,18 @@ fn numbers(series: &str, extent: Extent) -> &'static [usize] {
     }
 }
 
-/// What trials work with.
+/// The shared state of trials.
 struct Stage {
     machines: Machines,
     runtime: Runtime,
     doing: Doing,
     size: u64,
-    /// What one connection of plain TCP carries through a card, in bytes a second.
+    /// The rate of one plain TCP connection through a card, in bytes a second.
     tcp: f64,
 }
 
 impl Stage {
-    /// Starts all servers, puts the file there that is read, and bounds the cards.
+    /// Starts all servers, stores the file that is read, and limits the cards.
     fn set_up(field: &Field, folder: &std::path::Path, doing: Doing) -> Result<Self> {
         let count = of_bandwidth(field.extent);
         let mut machines = Machines::start(field, folder, count)?;
@@ -90,7 +90,7 @@ impl Stage {
         })
     }
 
-    /// How a client reaches its server in a series.
+    /// The target of a client in a series.
     fn target(&self, series: &str, client: usize) -> Target {
         let metadata = self.machines.metadata.len();
         match series {
@@ -140,7 +140,7 @@ impl Stage {
         self.machines.count().data
     }
 
-    /// All clients begin at once; the time is that of the last.
+    /// All clients begin at once; the time is that of the last one.
     fn work(&mut self, series: &str, targets: &[Target]) -> Result<Outcome> {
         let (doing, size) = (self.doing, self.size);
         let is_direct = series == PNFS;
@@ -191,7 +191,7 @@ impl Stage {
         Ok(outcome)
     }
 
-    /// Fails unless the bytes have taken the way that the series is about.
+    /// Fails unless the bytes have taken the path of the series.
     fn check_way(&self, series: &str, sent: f64, moved: f64) -> Result<()> {
         let is_right = match series {
             GANESHA | PNFS => sent < moved / 10.0,
@@ -204,7 +204,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Reads what each client has written, through the first server, as another client.
+    /// Reads the data of each client, through the first server, as another client.
     fn check_and_remove(&self, series: &str, clients: usize) -> Result<()> {
         let reader = self.machines.count().clients - 1;
         let target = match series {
@@ -276,7 +276,7 @@ impl Experiment for Bandwidth {
             _ => 1.0,
         };
         let seconds = clients * size(extent) as f64 * 8.0 / CARD as f64 / cards;
-        // And the servers' start, for each round.
+        // Also the start of the servers, for each round.
         Duration::from_secs_f64(seconds + 3.0)
     }
 

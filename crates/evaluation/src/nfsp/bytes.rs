@@ -1,6 +1,6 @@
-//! Contents of files that differ from block to block and from file to file, and that nothing makes smaller.
+//! Contents of files that differ from block to block and from file to file, and do not compress.
 //!
-//! What must never enter: where they lie.
+//! What must never enter: their place.
 
 use bytes::Bytes;
 use fastrand::Rng;
@@ -16,7 +16,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// Those of the file with this number.
+    /// The contents of the file with this number.
     pub(super) fn of(number: u64) -> Self {
         let mut noise = vec![0; 2 * BLOCK as usize];
         Rng::with_seed(number).fill(&mut noise);

@@ -1,4 +1,4 @@
-//! Figure 3: what it costs to look at a file that was made at another metadata server.
+//! Figure 3: the cost of accessing a file that was made at another metadata server.
 //!
 //! What must never enter: contents.
 
@@ -21,18 +21,18 @@ use crate::extent::Extent;
 use crate::field::{Field, runtime};
 use crate::sites::lateness;
 
-/// The series, and what a client does with each file.
+/// The series, and the access to each file.
 const SERIES: [(&str, Look); 3] = [
     (STAT, Look::Attributes),
     (CAT, Look::Contents),
     (CENTRAL, Look::Contents),
 ];
-/// What a client wants of a file.
+/// The kind of access to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
     /// The file by its name, and its attributes.
     Attributes,
-    /// All that is in it.
+    /// Its whole content.
     Contents,
 }
 
@@ -56,7 +56,7 @@ async fn make(target: &Target, directory: &str) -> Result<()> {
     Ok(client.leave().await?)
 }
 
-/// Does this with each of them, with nothing known from before but the mount. Returns the time of all.
+/// Accesses each of them, with nothing cached except the mount. Returns the total time.
 async fn look(target: &Target, directory: &str, look: Look) -> Result<Duration> {
     let (client, root) = target.client().await?;
     let began = Instant::now();
@@ -87,7 +87,7 @@ async fn look(target: &Target, directory: &str, look: Look) -> Result<Duration> 
     Ok(took)
 }
 
-/// The directory of files that are looked at in this way.
+/// The directory of files for this kind of access.
 fn of(directory: &str, look: Look) -> String {
     format!("{directory}-{look:?}")
 }
@@ -130,7 +130,7 @@ impl Trial {
         let (last, directory) = (metadata - 1, "made-at-last");
         trial.make(&trial.machines.metadata_server(0, last), directory)?;
         trial.make(&trial.machines.central_server(0), directory)?;
-        // The paper's search begins at the first server and ends at the nearest that has the file.
+        // The paper's search begins at the first server and ends at the nearest one with the file.
         for server in (0..last).rev() {
             let searched = server + 1;
             trial.look_at_pool((SEARCHED, searched), server, directory)?;
@@ -142,7 +142,7 @@ impl Trial {
         Ok(trial)
     }
 
-    /// Makes files to be looked at in each way.
+    /// Makes files for each kind of access.
     fn make(&self, target: &Target, directory: &str) -> Result<()> {
         for wanted in [Look::Attributes, Look::Contents] {
             let directory = of(directory, wanted);
@@ -168,7 +168,7 @@ impl Trial {
         Ok(())
     }
 
-    /// What a metadata server has asked the first one; that one asks nobody.
+    /// The number of questions from a metadata server to the first one; the first one asks no other server.
     fn questions(&self, server: usize) -> Result<f64> {
         if server == 0 {
             return Ok(0.0);
@@ -222,7 +222,7 @@ impl Experiment for Figure3 {
         extent.choose(5, 1)
     }
 
-    /// All of them are measured together, and most of the time goes by until all servers run.
+    /// All of them are measured together, and most of the time is the start of the servers.
     fn expected(&self, _: &Point, extent: Extent) -> Duration {
         let points = self.points(extent).len() as u32;
         extent.choose(Duration::from_secs(60), Duration::from_secs(15)) / points

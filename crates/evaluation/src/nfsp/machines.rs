@@ -1,6 +1,6 @@
 //! Machines of one site: metadata servers and data servers of a pool, a central server, and clients.
 //!
-//! What must never enter: what clients do.
+//! What must never enter: the work of clients.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,16 +17,16 @@ use crate::extent::Extent;
 use crate::field::Field;
 use crate::sites::{Server, processor_time};
 
-/// How long a pool may take until all its servers serve.
+/// The time limit until all servers of a pool serve.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often it is asked.
+/// The polling interval.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
 /// How long plain TCP is measured.
 const TCP_TIME: Duration = Duration::from_secs(3);
 
-/// How many machines of each kind.
+/// The number of machines of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Count {
     /// Metadata servers; the first one is the home of all objects.
@@ -59,8 +59,8 @@ enum Machine {
 }
 
 impl Machines {
-    /// Starts a central server, and a pool of all its data servers and its first metadata server, with cards of no bound. Others follow by
-    /// [`Machines::grow`].
+    /// Starts a central server, and a pool with all its data servers and its first metadata server, with unlimited cards.
+    /// [`Machines::grow`] adds others.
     pub(super) fn start(field: &Field, folder: &Path, count: Count) -> Result<Self> {
         let names = names(count);
         let world = World::new(
@@ -99,7 +99,7 @@ impl Machines {
         Ok(())
     }
 
-    /// Has metadata servers join until there are this many, and waits until all servers serve.
+    /// Adds metadata servers until there are this many, and waits until all servers serve.
     pub(super) fn grow(&mut self, metadata: usize) -> Result<()> {
         for number in self.metadata.len()..metadata {
             let server = self.joined(Machine::Metadata(number), Role::MetadataServer)?;
@@ -151,12 +151,12 @@ impl Machines {
         &self.world.places()[index]
     }
 
-    /// How a client reaches a metadata server.
+    /// A client's target for a metadata server.
     pub(super) fn metadata_server(&self, client: usize, server: usize) -> Target {
         self.metadata[server].from(self.place(Machine::Client(client)))
     }
 
-    /// How a client reaches the central server.
+    /// A client's target for the central server.
     pub(super) fn central_server(&self, client: usize) -> Target {
         Target {
             site: Some(self.place(Machine::Client(client)).site().clone()),
@@ -165,7 +165,7 @@ impl Machines {
         }
     }
 
-    /// Bounds what every machine sends and receives, or nothing.
+    /// Limits what every machine sends and receives, or removes the limits.
     pub(super) fn bound_cards(&self, is_bound: bool) -> Result<()> {
         let settings = match is_bound {
             true => LinkSettings::default().bandwidth(CARD),
@@ -176,8 +176,8 @@ impl Machines {
         names.try_for_each(|name| wan.set_access(name, &settings))
     }
 
-    /// What plain TCP carries from a client to a data server, in bytes a second. Fails unless two of its connections to two data servers
-    /// carry no more together: the card is what bounds them.
+    /// The rate of plain TCP from a client to a data server, in bytes a second. Fails unless two connections to two data servers
+    /// have no higher total rate: the card is the limit.
     pub(super) fn plain_tcp(&self) -> Result<f64> {
         let client = self.place(Machine::Client(0));
         let to = |number: usize, time| -> Result<Throughput> {
@@ -213,7 +213,7 @@ impl Machines {
         Ok(times)
     }
 
-    /// What all metadata servers have sent through their cards, while these were bounded.
+    /// The total bytes that all metadata servers have sent through their cards while these were limited.
     pub(super) fn sent_by_metadata_servers(&self) -> Result<u64> {
         let mut sent = 0;
         for number in 0..self.metadata.len() {
@@ -224,18 +224,18 @@ impl Machines {
         Ok(sent)
     }
 
-    /// How many machines of each kind there are in the end.
+    /// The final number of machines of each kind.
     pub(super) fn count(&self) -> Count {
         self.count
     }
 
-    /// The world, for how punctual it was.
+    /// The world, for its lateness.
     pub(super) fn world(&self) -> &World {
         &self.world
     }
 }
 
-/// What a server says of its pool.
+/// A server's status of its pool.
 pub(super) fn pool_status(server: &Server) -> Result<Value> {
     let status: Value = serde_json::from_str(&server.ask(&["status", "--json"])?)?;
     let pool = status.get("pool").filter(|pool| !pool.is_null());
@@ -257,7 +257,7 @@ fn names(count: Count) -> Vec<String> {
     names
 }
 
-/// Figures of processor time that was used from one moment to another: of each server's process, and of all of a kind together.
+/// Figures of processor time between two moments: of each server's process, and of all processes of a kind together.
 pub(super) fn processor_figures(
     before: &BTreeMap<String, Duration>,
     after: &BTreeMap<String, Duration>,

@@ -1,9 +1,9 @@
-//! The evaluation of the NFSP paper (its section 4): a site that grows by adding machines, beside one central server.
+//! The evaluation of the NFSP paper (its section 4): a site that grows by adding machines, compared with one central server.
 //!
-//! - [`Figure3`]: what a file costs that another metadata server has made.
-//! - [`Bandwidth`]: what many clients read (Figure 4) and write (Figure 5) together.
+//! - [`Figure3`]: the cost of a file that another metadata server has made.
+//! - [`Bandwidth`]: the total rate of many clients that read (Figure 4) and write (Figure 5).
 //!
-//! Every machine is a network namespace with a network card of its own speed, shared by all that it talks to.
+//! Every machine is a network namespace with a network card of fixed speed, shared by all its connections.
 //!
 //! What must never enter: sites far apart.
 
@@ -27,17 +27,17 @@ use testbed::Requirements;
 
 use crate::experiment::Peer;
 
-/// What the network card of each machine sends, and what it receives, in bits a second: little enough that two processors are enough for
+/// The speed of the network card of each machine in each direction, in bits a second: low enough that two processors suffice for
 /// all machines.
 const CARD: u64 = 20_000_000;
 
-/// How much of that TCP has for what it carries, in bytes a second: 1448 of the 1500 bytes of a packet.
+/// The payload rate of TCP at that speed, in bytes a second: 1448 of the 1500 bytes of a packet.
 const PAYLOAD: f64 = CARD as f64 / 8.0 * 1448.0 / 1500.0;
 
-/// From one machine to another.
+/// The one-way time between machines.
 const ONE_WAY: Duration = Duration::from_micros(100);
 
-/// The smallest that there is; the paper's is 8 KiB at five times the speed.
+/// The smallest possible unit; the paper's is 8 KiB at five times the speed.
 const STRIPE_UNIT: u64 = 64 << 10;
 
 /// The series of the central server.
@@ -53,7 +53,7 @@ fn peers() -> Result<Vec<Peer>> {
     Ok(vec![Peer { name, version }])
 }
 
-/// Where machines are, in the words of a page.
+/// The places of machines, for pages.
 fn where_words() -> String {
     format!(
         "Each client, data server and metadata server is a network namespace; its network card carries {} Mbit/s in each direction, shared by \

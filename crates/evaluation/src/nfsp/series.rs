@@ -1,4 +1,4 @@
-//! What the figures of the NFSP paper have on their axes: series, panels, sizes.
+//! The axes of the figures of the NFSP paper: series, panels, sizes.
 //!
 //! What must never enter: measuring, and showing.
 
@@ -10,10 +10,10 @@ pub(super) const CENTRAL: &str = "NFS-Ganesha, cat";
 
 /// The panel of the paper's figure: by the number of metadata servers that the paper's prototype searches.
 pub(super) const SEARCHED: &str = "all servers, one after another";
-/// The panel by the number of metadata servers that there are.
+/// The panel by the total number of metadata servers.
 pub(super) const NUMBER: &str = "more and more servers";
 
-/// How many files are made and looked at.
+/// The number of files that are made and accessed.
 pub(super) const FILES: u32 = 100;
 
 /// Sizes of the pool, on the way to the last.
@@ -25,19 +25,19 @@ pub(super) fn sizes(extent: Extent) -> &'static [usize] {
 pub(super) const ONE: &str = "one metadata server, through it";
 /// Clients spread over all metadata servers, which read and write for them.
 pub(super) const THROUGH: &str = "all metadata servers, through them";
-/// The same clients, who read and write at the data servers.
+/// The same clients, which read and write at the data servers.
 pub(super) const PNFS: &str = "all metadata servers, pNFS";
 
-/// What clients do.
+/// The work of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Doing {
     /// All read one file.
     Reading,
-    /// Each writes a file of its own.
+    /// Each writes its own file.
     Writing,
 }
 
-/// How much each client reads or writes, in bytes.
+/// The number of bytes that each client reads or writes.
 pub(super) fn size(extent: Extent) -> u64 {
     extent.choose(16 << 20, 1 << 20)
 }

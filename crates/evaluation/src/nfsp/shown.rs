@@ -1,4 +1,4 @@
-//! How the experiments of the NFSP paper are shown.
+//! The pages of the experiments of the NFSP paper.
 //!
 //! What must never enter: measuring.
 
@@ -16,7 +16,7 @@ use super::{GANESHA, where_words};
 use crate::experiment::Shown;
 use crate::extent::Extent;
 
-/// Which client works, in the words of both pages.
+/// A description of the client, for both pages.
 const CLIENT: &str = "The clients are the one of `crates/nfs4-client`, all in one process; it reads and writes at the data servers by the \
                       files layout, as Linux does. ";
 
@@ -74,7 +74,7 @@ pub(super) fn figure_3(results: &Results, extent: Extent) -> Shown {
     }
 }
 
-/// What came out of Figure 3.
+/// The result of Figure 3.
 pub(super) fn figure_3_in_a_line(results: &Results) -> Option<String> {
     let places = results.places(NUMBER);
     let (first, last) = (places.first()?, places.last()?);
@@ -181,7 +181,7 @@ fn about(doing: Doing, extent: Extent) -> String {
     )
 }
 
-/// What came out of Figure 4, or 5.
+/// The result of Figure 4, or 5.
 pub(super) fn bandwidth_in_a_line(results: &Results) -> Option<String> {
     let x = results.last_place("")?;
     let shares = [GANESHA, ONE, THROUGH, PNFS].map(|series| {

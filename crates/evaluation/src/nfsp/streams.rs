@@ -1,6 +1,6 @@
 //! Clients that read and write large files, each through one server or at the data servers themselves.
 //!
-//! What must never enter: which servers there are, and what is measured.
+//! What must never enter: the choice of servers, and the measurements.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,13 +16,13 @@ use tokio::task::JoinSet;
 
 use super::bytes::{BLOCK, Contents};
 
-/// How many requests of a client are under way at once for each server that it reads from or writes to.
+/// The number of active requests of a client for each server that it reads from or writes to.
 pub(super) const DEPTH: usize = 4;
 
-/// How long a request may be put off: as good as for ever, as at a client that has mounted `hard`.
+/// The maximum delay of a request: in effect unlimited, like a client that has mounted `hard`.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(600);
 
-/// How long a layout is asked for again while the server says that it can soon be given.
+/// How long a layout is requested again while the server says that it will soon be available.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A client with a tree mounted.
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct Stream {
     client: Client,
     root: NfsFh4,
-    /// Known when it goes to the data servers.
+    /// Set if it reads and writes at the data servers.
     direct: Option<DataServers>,
 }
 
@@ -42,7 +42,7 @@ enum Contact {
 }
 
 impl Stream {
-    /// Connects to a server; the data servers it finds itself when it reads or writes.
+    /// Connects to a server; it finds the data servers when it reads or writes.
     pub(super) async fn begin(target: &Target, is_direct: bool) -> Result<Self> {
         let (client, root) = target.client_with(REQUEST_PATIENCE).await?;
         let target = target.clone();
@@ -60,7 +60,7 @@ impl Stream {
         })
     }
 
-    /// How often its server has put a request off (`NFS4ERR_DELAY`).
+    /// How often its server has delayed a request (`NFS4ERR_DELAY`).
     pub(super) fn times_put_off(&self) -> u64 {
         self.client.session().times_put_off()
     }
@@ -169,7 +169,7 @@ impl Stream {
 }
 
 impl Contact {
-    /// How many requests are under way at once.
+    /// The number of active requests.
     fn depth(&self) -> usize {
         match self {
             Contact::Through(..) => DEPTH,
@@ -217,12 +217,12 @@ impl Contact {
     }
 }
 
-/// Under which verifier each server has taken what was written, and has committed it.
+/// For each server, the verifier of its writes and of its commits.
 #[derive(Debug, Default)]
 struct Verifiers(Mutex<BTreeMap<usize, Verifier4>>);
 
 impl Verifiers {
-    /// Fails when a server was started anew meanwhile.
+    /// Fails when a server was restarted meanwhile.
     fn note(&self, server: usize, verifier: Verifier4) -> Result<()> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = *known.entry(server).or_insert(verifier);
@@ -231,7 +231,7 @@ impl Verifiers {
     }
 }
 
-/// Does the same with every block of a file, with this many under way at once.
+/// Does the same with every block of a file, with this many active at once.
 async fn for_each_block<F>(
     size: u64,
     depth: usize,

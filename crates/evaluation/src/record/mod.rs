@@ -1,11 +1,11 @@
-//! `evaluation record`: runs the real thing once on a local disk, under strace(1), and keeps what it did to
-//! its tree as a [`Trace`].
+//! `evaluation record`: runs the real programs once on a local disk, under strace(1), and keeps their effects on
+//! the tree as a [`Trace`].
 //!
-//! strace slows programs down, so that the time between their calls is too long. Every phase is
-//! therefore run twice, first without strace in a tree of its own, and the times of the traced run are
-//! scaled so that the phase takes as long as the untraced one.
+//! strace slows programs down, so the times between their calls are too long. So every phase is
+//! run twice, first without strace in a separate tree, and the times of the traced run are
+//! scaled to the length of the untraced run.
 //!
-//! What must never enter: knowledge of what is recorded.
+//! What must never enter: knowledge of the recorded programs.
 
 mod names;
 mod processes;
@@ -24,10 +24,10 @@ use crate::trace::{Phase, Step, Trace};
 use processes::Processes;
 use strace::{Event, Lines};
 
-/// The calls that are recorded, in the words of strace.
+/// The recorded calls, in the syntax of strace.
 const CALLS: &str = "trace=%file,%desc,fork,vfork,clone,clone3";
 
-/// What times are rounded to, in microseconds; what is left is added to the next.
+/// Times are rounded to this, in microseconds; the rest is added to the next time.
 const RESOLUTION_US: f64 = 1000.0;
 
 /// Records the phases and writes the trace.
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &RecordArguments) -> Result<()> {
     Ok(())
 }
 
-/// Makes a folder, instead of one that is there.
+/// Makes an empty folder, and replaces an existing one.
 fn empty_folder(path: &Path) -> Result<PathBuf> {
     if path.exists() {
         fs::remove_dir_all(path)?;
@@ -106,7 +106,7 @@ fn run_traced(tree: &Path, command: &str, log: &Path) -> Result<()> {
     finish(strace.current_dir(tree))
 }
 
-/// Runs a command to its good end, and shows what it said where that is a bad one.
+/// Runs a command to a successful end; otherwise shows its output.
 fn finish(command: &mut Command) -> Result<()> {
     let output = command.output();
     let output = output.with_context(|| format!("could not start {command:?}"))?;
@@ -130,8 +130,8 @@ fn read(log: &Path, processes: &mut Processes) -> Result<Vec<Step>> {
     Ok(processes.end_phase())
 }
 
-/// Makes the times between the steps add up to that of the untraced run, and drops digits that mean
-/// nothing. Its own calls count in it too; on a local disk they are short.
+/// Scales the times between the steps so that their sum is the time of the untraced run, and drops insignificant
+/// digits. That time includes the calls themselves; on a local disk they are short.
 fn scale(steps: &mut [Step], took: Duration) {
     let sum: u64 = steps.iter().map(|step| u64::from(step.think_us)).sum();
     let factor = (took.as_secs_f64() * 1e6 / (sum.max(1) as f64)).min(1.0);

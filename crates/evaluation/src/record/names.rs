@@ -36,14 +36,14 @@ impl Processes {
         };
         let Some(path) = path else { return };
         match done {
-            // Reading a directory ends with an empty answer, which asks the server for nothing.
+            // Reading a directory ends with an empty answer, for which the server is not asked.
             true if call.name.starts_with("getdents") && call.result == Some(0) => {}
             true => self.emit(action(path)),
             false => self.emit_failure(call, path),
         }
     }
 
-    /// A call that failed has looked at the name and found it, or not.
+    /// A failed call has looked up the name and found it, or not.
     pub(super) fn emit_failure(&mut self, call: &Call, path: PathNumber) {
         let found = !call.lacks_name;
         self.emit(Action::Look { path, found });

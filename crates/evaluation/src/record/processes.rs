@@ -1,9 +1,9 @@
-//! The processes of a recording: their folders and descriptors, and what their calls did to the tree.
+//! The processes of a recording: their folders and descriptors, and the effects of their calls on the tree.
 //!
 //! Descriptors are followed through dup(2), fork(2), execve(2) and exit, because a file is closed when
-//! the last of them goes, often without a call of its own.
+//! the last of them goes, often without a close call.
 //!
-//! What must never enter: how lines are read, and what is done with the steps.
+//! What must never enter: parsing of lines, and the use of steps.
 
 use std::collections::HashMap;
 
@@ -34,20 +34,20 @@ struct Process {
 pub(crate) struct Processes {
     tree: String,
     processes: HashMap<u32, Process>,
-    /// Who began a fork last.
+    /// The process that began a fork last.
     forker: Option<u32>,
     open: HashMap<OpenNumber, Description>,
     opened: OpenNumber,
     numbers: HashMap<String, PathNumber>,
     pub(super) sizes: HashMap<PathNumber, u64>,
     idle_since: Option<f64>,
-    /// What was done in this phase.
+    /// The steps of this phase.
     steps: Vec<Step>,
     paths: Vec<String>,
 }
 
 impl Processes {
-    /// Of programs that work on the tree at this absolute path, and start there.
+    /// For programs that work on the tree at this absolute path, and start there.
     pub(crate) fn in_tree(tree: &str) -> Self {
         Self {
             tree: tree.trim_end_matches('/').to_owned(),
@@ -76,7 +76,7 @@ impl Processes {
         trace.paths = self.paths;
     }
 
-    /// A process has begun a call that others will interrupt.
+    /// A process has begun a call that other calls will interrupt.
     pub(crate) fn begun(&mut self, process: u32, name: &str) {
         if is_fork(name) {
             self.process(process).forking = true;
@@ -272,7 +272,7 @@ impl Processes {
         };
         let has = |flag: &str| flags.split('|').any(|one| one == flag);
         if has("O_DIRECTORY") || has("O_PATH") {
-            // A directory is no open file to NFS; reading it is what counts.
+            // A directory is not an open file for NFS; only reading it counts.
             return self.emit(Action::Look { path, found: true });
         }
         if has("O_TRUNC") {
@@ -336,7 +336,7 @@ impl Processes {
         true
     }
 
-    /// The first time counts; then the pages are there.
+    /// Only the first time counts; afterwards the pages are cached.
     fn read(&mut self, open: OpenNumber) {
         let description = self.open.get_mut(&open);
         if description.is_some_and(|one| !std::mem::replace(&mut one.read, true)) {
@@ -387,8 +387,8 @@ impl Processes {
         });
     }
 
-    /// The path in an argument, if it is in the tree. `folder` is the argument that names the folder
-    /// it begins in; none stands for the process's own.
+    /// The path in an argument, if it is in the tree. `folder` is the argument with the folder in which
+    /// the path begins; none means the process's own folder.
     pub(super) fn path(
         &mut self,
         call: &Call,
@@ -404,7 +404,7 @@ impl Processes {
         self.intern(&whole)
     }
 
-    /// The path that strace says a descriptor has, if it is in the tree.
+    /// The path of a descriptor in the output of strace, if it is in the tree.
     pub(super) fn path_of(&mut self, argument: &str) -> Option<PathNumber> {
         self.intern(annotated(argument)?)
     }
@@ -444,7 +444,7 @@ fn annotated(argument: &str) -> Option<&str> {
     path.strip_suffix('>')
 }
 
-/// The name in an argument. NULL stands for what the descriptor beside it names (utimensat(2)).
+/// The name in an argument. NULL means the object of the descriptor beside it (utimensat(2)).
 fn unquoted(argument: &str) -> String {
     match argument {
         "NULL" => String::new(),
@@ -452,7 +452,7 @@ fn unquoted(argument: &str) -> String {
     }
 }
 
-/// A path from a folder on, without `.` and `..`. Links are not followed.
+/// A path relative to a folder, without `.` and `..`. Links are not followed.
 fn join(folder: &str, name: &str) -> String {
     let whole = match name.starts_with('/') {
         true => name.to_owned(),

@@ -1,6 +1,6 @@
-//! Lines that strace(1) prints with `-f -y -ttt -T -s 0`, taken apart.
+//! Parses the lines of strace(1) with `-f -y -ttt -T -s 0`.
 //!
-//! What must never enter: what the calls mean.
+//! What must never enter: the meaning of the calls.
 
 use std::collections::HashMap;
 
@@ -17,18 +17,18 @@ pub(crate) struct Call {
     pub(crate) name: String,
     /// Its arguments as printed.
     pub(crate) arguments: Vec<String>,
-    /// What it returned, unless it failed or never returned.
+    /// Its return value, unless it failed or never returned.
     pub(crate) result: Option<i64>,
-    /// It failed because a name is not there (ENOENT).
+    /// It failed because a name does not exist (ENOENT).
     pub(crate) lacks_name: bool,
 }
 
-/// What comes of a line.
+/// The result of parsing a line.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
     /// A call is over.
     Done(Call),
-    /// A process has begun a call of this name, and others go on meanwhile.
+    /// A process has begun a call of this name, and other processes continue meanwhile.
     Begun {
         /// The process.
         process: u32,
@@ -37,14 +37,14 @@ pub(crate) enum Event {
     },
 }
 
-/// Puts together the halves of calls that were interrupted by others.
+/// Joins the halves of interrupted calls.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     halves: HashMap<u32, (f64, String)>,
 }
 
 impl Lines {
-    /// What a line says; nothing where it is of no interest.
+    /// The event in a line; nothing if the line is irrelevant.
     pub(crate) fn read(&mut self, line: &str) -> Option<Event> {
         let (process, rest) = line.split_once(char::is_whitespace)?;
         let (time, text) = rest.trim_start().split_once(' ')?;
@@ -97,12 +97,12 @@ fn call(process: u32, began: f64, text: &str) -> Option<Call> {
         name: name.to_owned(),
         arguments: split(arguments),
         result: outcome[..digits].parse().ok(),
-        // ENOTDIR is also what opening a file as a directory ends with.
+        // ENOTDIR also occurs when a file is opened as a directory.
         lacks_name: outcome.starts_with("-1 ENOENT"),
     })
 }
 
-/// Arguments at commas that are in no bracket and no text.
+/// Splits arguments at commas outside of brackets and strings.
 fn split(text: &str) -> Vec<String> {
     let (mut parts, mut part) = (Vec::new(), String::new());
     let (mut depth, mut quoted, mut escaped) = (0, false, false);

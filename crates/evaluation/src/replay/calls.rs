@@ -1,7 +1,7 @@
-//! Does the work of a [`Trace`] again by system calls in a folder, of a file system that is mounted or of a local disk.
+//! Replays a [`Trace`] by system calls in a folder, of a mounted file system or a local disk.
 //!
-//! The kernel's own caches are at work here, where the native client of NFS needs a model of them. The bytes written
-//! are the same for every replay of a trace, so what one has left can be compared with what another has ([`same_tree`]).
+//! The kernel's own caches are used here; the native NFS client needs a model of them. The bytes written
+//! are the same in every replay of a trace, so the results of two replays can be compared ([`same_tree`]).
 //!
 //! What must never enter: which file system it is.
 
@@ -29,7 +29,7 @@ pub(crate) struct Calls<'a> {
 }
 
 impl<'a> Calls<'a> {
-    /// In an empty folder.
+    /// Begins in an empty folder.
     pub(crate) fn begin(trace: &'a Trace, root: PathBuf) -> Self {
         Self {
             trace,
@@ -40,7 +40,7 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// Does these steps without pauses, and returns the time that took.
+    /// Replays these steps without pauses, and returns the time.
     ///
     /// # Errors
     /// Fails when the files differ from those that the recorded programs found.
@@ -84,7 +84,7 @@ impl<'a> Calls<'a> {
                 length,
             } => self.write(open, offset, length as usize),
             Action::Flush { open } => {
-                // Closing a copy of the descriptor flushes as closing one of several does.
+                // Closing a copy of the descriptor causes the same flush as closing one of several descriptors.
                 drop(self.opened(open)?.try_clone()?);
                 Ok(())
             }
@@ -307,7 +307,7 @@ mod tests {
         fs::remove_file(other.join("d/more")).unwrap();
         fs::write(other.join("d/b"), "other").unwrap();
         assert!(same_tree(one, other).is_err());
-        // What is there already makes the next replay fail.
+        // Existing files make the next replay fail.
         let again = Calls::begin(&trace, one.clone()).play(&trace.phases[0].steps);
         assert!(again.is_err());
         fs::remove_dir_all(base).unwrap();

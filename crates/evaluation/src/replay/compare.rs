@@ -1,6 +1,6 @@
-//! Compares a tree at a server with what a replay must have left.
+//! Compares a tree at a server with the expected result of a replay.
 //!
-//! What must never enter: how the tree came about.
+//! What must never enter: how the tree was made.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use nfs4::{Bitmap4, NfsFh4};
 use nfs4_client::{Client, How};
 
-/// What must be found: everything below a directory, by its path.
+/// The expected tree: everything below a directory, by its path.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) objects: BTreeMap<String, Object>,

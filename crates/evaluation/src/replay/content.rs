@@ -1,11 +1,11 @@
-//! What replayed programs write: text that compresses about as source code does, different everywhere.
+//! The data that replayed programs write: text that compresses about as well as source code, different everywhere.
 
 use fastrand::Rng;
 
-/// How much text there is to take pieces from, in bytes.
+/// The size of the text from which pieces are taken, in bytes.
 const POOL: usize = 8 << 20;
 
-/// How many different words it is made of.
+/// The number of different words in it.
 const WORDS: u64 = 4000;
 
 /// A source of content.
@@ -21,7 +21,7 @@ impl Text {
         let mut random = Rng::with_seed(seed);
         let mut pool = Vec::with_capacity(POOL + 16);
         while pool.len() < POOL {
-            // The square makes some words frequent, as in any language.
+            // The product makes some words frequent, as in any language.
             let word = random.u64(..WORDS) * random.u64(..WORDS) / WORDS;
             pool.extend_from_slice(format!("{:x} ", word * 2_654_435_761).as_bytes());
         }

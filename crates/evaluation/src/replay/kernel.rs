@@ -1,6 +1,6 @@
-//! A model of the Linux client: what it knows without asking, and what it asks for.
+//! A model of the Linux client: its knowledge, and its requests.
 //!
-//! What must never enter: when programs act, and how requests are encoded.
+//! What must never enter: the times of programs, and the encoding of requests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -20,7 +20,7 @@ use super::requests::{Found, Requests, of_size};
 use super::work::Counts;
 use crate::trace::{Action, OpenNumber, PathNumber, Trace};
 
-/// How long attributes hold: nfs(5), `acregmin` and `acdirmin`.
+/// The validity of attributes: nfs(5), `acregmin` and `acdirmin`.
 const FILE_FRESH: Duration = Duration::from_secs(3);
 const DIRECTORY_FRESH: Duration = Duration::from_secs(30);
 
@@ -38,9 +38,9 @@ pub(super) enum Name {
 pub(super) struct Inode {
     pub(super) handle: NfsFh4,
     kind: NfsFtype4,
-    /// What it must hold.
+    /// Its expected content.
     pub(super) content: Vec<u8>,
-    /// What the server lacks of it.
+    /// The part that the server lacks.
     pub(super) dirty: Range<usize>,
     /// The change attribute that the pages belong to.
     change: u64,
@@ -87,7 +87,7 @@ impl Inode {
         self.asked.elapsed() < time
     }
 
-    /// Attributes after a change of this client's own.
+    /// Attributes after an own change of this client.
     pub(super) fn refresh(&mut self, attributes: &Attributes4) {
         self.asked = Instant::now();
         self.change = attributes.change.unwrap_or(self.change);
@@ -117,7 +117,7 @@ impl Kernel {
         self.requests.counts
     }
 
-    /// What must be found at every server.
+    /// The tree that every server must have.
     pub(crate) fn outcome(&self) -> Outcome {
         let known = self.names.iter().filter_map(|(path, name)| match name {
             Name::Known(number) if !path.is_empty() => Some((path, &self.objects[*number])),
@@ -136,7 +136,7 @@ impl Kernel {
         }
     }
 
-    /// Does what a program did.
+    /// Does the operation of a program.
     pub(crate) async fn perform(&mut self, trace: &Trace, action: &Action) -> Result<()> {
         let path = |number: PathNumber| trace.path(number);
         match *action {
@@ -190,7 +190,7 @@ impl Kernel {
         number.with_context(|| format!("file {open} is not open"))
     }
 
-    /// The directory of a path, walked to, and the last name.
+    /// The directory of a path, after walking to it, and the last name.
     pub(super) async fn parent<'p>(&mut self, path: &'p str) -> Result<(NfsFh4, &'p str)> {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         ensure!(!name.is_empty(), "the tree itself has no name");
@@ -206,7 +206,7 @@ impl Kernel {
         }
     }
 
-    /// An object whose directory was walked to; asked about where its attributes are too old.
+    /// An object whose directory was walked to. Asks the server if its attributes are too old.
     pub(super) async fn known(&mut self, path: &str) -> Result<Option<Number>> {
         match self.names.get(path) {
             Some(Name::Missing) => return Ok(None),
@@ -243,8 +243,8 @@ impl Kernel {
         number
     }
 
-    /// GETATTR. Nobody else changes anything here, so another change number is a fault of the model
-    /// or of the server, except for directories, whose changes are not followed.
+    /// GETATTR. Nothing else changes files here, so another change attribute is a fault of the model
+    /// or of the server. Changes of directories are not followed.
     pub(super) async fn revalidate(&mut self, number: Number) -> Result<()> {
         let handle = self.objects[number].handle.clone();
         let attributes = self.requests.attributes(&handle).await?;
@@ -264,13 +264,13 @@ impl Kernel {
         let number = self.known(path).await?;
         ensure!(number.is_some() == found, "it is there: {}", !found);
         match number {
-            // Times and size are the server's to say, so it must have everything first.
+            // The server decides about times and size, so it must get all data first.
             Some(number) => self.flush(number).await,
             None => Ok(()),
         }
     }
 
-    /// Whether all directories of a path are there.
+    /// Whether all directories of a path exist.
     async fn walk(&mut self, path: &str) -> Result<bool> {
         let ends = path.match_indices('/').map(|(at, _)| at);
         for end in ends.chain([path.len()]) {
@@ -297,7 +297,7 @@ impl Kernel {
         }
         let (directory, name) = self.parent(path).await?;
         let known = self.names.get(path).copied();
-        // A directory is opened without asking for more than its attributes.
+        // A directory is opened without requests except for its attributes.
         if let Some(Name::Known(number)) = known
             && self.objects[number].kind == NfsFtype4::Dir
         {
@@ -332,7 +332,7 @@ impl Kernel {
         Ok(number)
     }
 
-    /// Reads the file where its pages are of no more use.
+    /// Reads the file if its cached pages are not valid.
     async fn read(&mut self, open: OpenNumber) -> Result<()> {
         let number = self.opened(open)?;
         let inode = &mut self.objects[number];
@@ -366,7 +366,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Sends what the server lacks of a file, and waits until it is stable.
+    /// Sends the missing parts of a file to the server, and waits until they are stable.
     pub(super) async fn flush(&mut self, number: Number) -> Result<()> {
         let inode = &mut self.objects[number];
         let dirty = std::mem::take(&mut inode.dirty);
@@ -430,14 +430,14 @@ impl Kernel {
             truncates: false,
         };
         let number = self.open(path, &reading).await?;
-        // No recorded file has this number; the opening is over before the next step.
+        // No recorded file has this number; the open is over before the next step.
         self.open.insert(OpenNumber::MAX, number);
         self.read(OpenNumber::MAX).await?;
         self.close(OpenNumber::MAX).await
     }
 }
 
-/// How Linux opens a file with these flags of open(2).
+/// The way in which Linux opens a file with these flags of open(2).
 fn how(writes: bool, creates: bool, exclusive: bool, truncates: bool) -> How {
     let attributes = Attributes4 {
         mode: Some(0o644),

@@ -1,26 +1,26 @@
-//! Does the work of a [`Trace`] again over NFS, with the requests that a Linux client would make.
+//! Replays a [`Trace`] over NFS, with the requests that a Linux client would make.
 //!
 //! The native client caches nothing, so the caches of Linux are modelled here (`kernel`), as far as they
-//! decide which requests a program waits for:
+//! determine the requests that a program waits for:
 //!
-//! - Names: what was looked up once is known, missing names too. A directory's attributes hold for 30 s,
+//! - Names: once looked up, a name is known, also a missing one. A directory's attributes are valid for 30 s,
 //!   a file's for 3 s (`acdirmin`, `acregmin`); then a GETATTR renews them. Own changes of a directory
-//!   invalidate no names, because the server's change information is atomic. Making what must not be
-//!   there is preceded by no LOOKUP.
-//! - Opening is one request each time, OPEN with ACCESS and GETATTR, also for reading. Pages that this
-//!   client has are kept when the change attribute is the one it saw last; otherwise the file is read.
-//! - Writes wait in the page cache until a descriptor of the file is closed, the file is synced, its
-//!   attributes are asked for or set. What fits into one request is one WRITE FILE_SYNC, more is WRITE
+//!   invalidate no names, because the server's change information is atomic. There is no LOOKUP before
+//!   making an object that must not exist.
+//! - Every open is one request, OPEN with ACCESS and GETATTR, also for reading. Cached pages
+//!   are kept if the change attribute is the last known one; otherwise the file is read.
+//! - Writes wait in the page cache until a descriptor of the file is closed, the file is synced, or its
+//!   attributes are read or set. Data that fits into one request is one WRITE FILE_SYNC; more is WRITE
 //!   UNSTABLE in requests of the largest size and a COMMIT. close(2) waits for these and for CLOSE, which
 //!   is sent with the last descriptor.
 //! - Removing a file that is open renames it, and it is removed when it is closed ("silly rename").
-//! - NFS4ERR_DELAY is answered by a pause of 0.1 s, then twice as long every time.
+//! - After NFS4ERR_DELAY the client pauses for 0.1 s, then for twice as long each time.
 //!
-//! What differs: one program acts after the other in the order of the recording, where Linux lets some
-//! wait side by side; directories are read whole; there is no read-ahead; attributes do not hold longer
-//! for objects that have not changed in long.
+//! Differences: one program acts after another in the order of the recording, while in Linux some
+//! wait at the same time; whole directories are read; there is no read-ahead; attributes of objects that did not
+//! change for long are not valid for longer.
 //!
-//! Every byte written is remembered (`compare`), so that the result can be compared at any
+//! Every written byte is recorded (`compare`), so that the result can be compared at any
 //! server afterwards.
 //!
 //! What must never enter: knowledge of replication.
@@ -50,10 +50,10 @@ use kernel::Kernel;
 pub(crate) use requests::Requests;
 pub(crate) use work::Counts;
 
-/// Shorter pauses are saved up, as timers cannot keep them.
+/// Shorter pauses are accumulated, because timers are not that exact.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 
-/// What becomes of the pauses of the recording, in which programs thought.
+/// The treatment of the recorded pauses, in which programs thought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pauses {
     /// They are left out.
@@ -65,7 +65,7 @@ pub(crate) enum Pauses {
 }
 
 impl Pauses {
-    /// What becomes of one.
+    /// The replayed length of a pause.
     fn of(self, recorded: Duration) -> Duration {
         match self {
             Self::None => Duration::ZERO,
@@ -75,7 +75,7 @@ impl Pauses {
     }
 }
 
-/// A replay in progress: phases are played one after the other in the same tree.
+/// A replay in progress: phases are replayed one after another in the same tree.
 #[derive(Debug)]
 pub(crate) struct Replay<'a> {
     trace: &'a Trace,
@@ -83,14 +83,14 @@ pub(crate) struct Replay<'a> {
     pauses: Pauses,
 }
 
-/// What playing some steps took.
+/// The cost of some replayed steps.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Played {
     /// From the first step's beginning to the last one's end.
     pub(crate) took: Duration,
-    /// What was done.
+    /// The counts.
     pub(crate) counts: Counts,
-    /// How much of the time was spent thinking.
+    /// The part of the time that was spent thinking.
     pub(crate) thought: Duration,
 }
 
@@ -103,7 +103,7 @@ impl AddAssign for Played {
 }
 
 impl<'a> Replay<'a> {
-    /// In an empty directory of a server; with these pauses between the steps.
+    /// Begins in an empty directory of a server, with these pauses between the steps.
     pub(crate) fn begin(trace: &'a Trace, client: Client, root: NfsFh4, pauses: Pauses) -> Self {
         Self {
             trace,
@@ -112,7 +112,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Does these steps.
+    /// Replays these steps.
     ///
     /// # Errors
     /// Fails when the server's files differ from those that the recorded programs found.
@@ -138,7 +138,7 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// What must be found at every server now.
+    /// The tree that every server must have now.
     pub(crate) fn outcome(&self) -> Outcome {
         self.kernel.outcome()
     }

@@ -1,4 +1,4 @@
-//! What the modelled client does with names and attributes.
+//! The handling of names and attributes by the modelled client.
 //!
 //! What must never enter: open files; see `kernel`.
 
@@ -65,7 +65,7 @@ impl Kernel {
             ops::rename(old, new),
         ];
         self.requests.demand(request).await?;
-        // A directory takes what is known below it along.
+        // Known paths below a directory move with it.
         let below = format!("{from}/");
         let names: Vec<(String, Name)> = self
             .names

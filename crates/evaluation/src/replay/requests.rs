@@ -1,5 +1,5 @@
-//! Requests as the Linux client makes them: what rides in one COMPOUND, and what is done when the server
-//! asks to come back later.
+//! Requests as the Linux client makes them: the operations in one COMPOUND, and the reaction when the server
+//! asks to retry later.
 //!
 //! What must never enter: when a request is made; the cache decides.
 
@@ -14,15 +14,15 @@ use nfs4_client::{Client, How, STAT, ops};
 
 use super::work::Counts;
 
-/// How long Linux waits after the first NFS4ERR_DELAY, and at most; each time twice as long
+/// Linux's first and longest pauses after NFS4ERR_DELAY; each is twice as long as the one before
 /// (`NFS4_POLL_RETRY_MIN` and `_MAX`).
 const POLL_MIN: Duration = Duration::from_millis(100);
 const POLL_MAX: Duration = Duration::from_secs(15);
 
-/// How often a request is put off before that is taken for a fault.
+/// The number of delays of a request that counts as a fault.
 const DELAYS_MAX: u32 = 12;
 
-/// What is asked about in every ACCESS.
+/// The rights that every ACCESS asks for.
 const RIGHTS: u32 = access::READ
     | access::LOOKUP
     | access::MODIFY
@@ -34,7 +34,7 @@ const RIGHTS: u32 = access::READ
 #[derive(Debug)]
 pub(crate) struct Requests {
     client: Client,
-    /// What was done so far.
+    /// The counts so far.
     pub(crate) counts: Counts,
 }
 
@@ -58,12 +58,12 @@ impl Requests {
         self.client.io_max() as usize
     }
 
-    /// The client beneath, for requests that do not count.
+    /// The client itself, for requests that are not counted.
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }
 
-    /// LOOKUP; nothing where there is no such name.
+    /// LOOKUP; nothing if the name does not exist.
     pub(crate) async fn lookup(&mut self, directory: &NfsFh4, name: &str) -> Result<Option<Found>> {
         let request = vec![
             ops::putfh(directory),
@@ -149,7 +149,7 @@ impl Requests {
         }
     }
 
-    /// Sends a request, again and again while the server asks for that.
+    /// Sends a request, and repeats it while the server asks for that.
     async fn ask(&mut self, ops: Vec<ArgOp4>) -> Result<Result<Vec<ResOp4>, NfsStat4>> {
         let mut pause = POLL_MIN;
         for _ in 0..DELAYS_MAX {
@@ -179,7 +179,7 @@ pub(super) fn found(results: &[ResOp4]) -> Result<Found> {
     })
 }
 
-/// Of the GETATTR in a reply.
+/// The attributes in a reply with GETATTR.
 pub(crate) fn attributes(results: &[ResOp4]) -> Result<Attributes4> {
     let encoded = results.iter().find_map(|result| match result {
         ResOp4::Getattr(Ok(found)) => Some(&found.obj_attributes),
@@ -189,7 +189,7 @@ pub(crate) fn attributes(results: &[ResOp4]) -> Result<Attributes4> {
     Ok(Attributes4::decode(encoded)?)
 }
 
-/// What SETATTR of a size carries.
+/// The attributes of a SETATTR of a size.
 pub(super) fn of_size(size: u64) -> Attributes4 {
     Attributes4 {
         size: Some(size),

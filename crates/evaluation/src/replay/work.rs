@@ -1,13 +1,13 @@
-//! How much a replay did.
+//! The amount of work of a replay.
 
 use std::ops::{AddAssign, Sub};
 
-/// Counted over everything a replay has done so far.
+/// Counts over everything that a replay has done so far.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// Requests to the server, repeated ones included.
     pub(crate) requests: u64,
-    /// How often the server asked to come back later.
+    /// How often the server asked to retry later.
     pub(crate) delays: u64,
     /// Bytes in WRITE requests.
     pub(crate) written: u64,

@@ -1,6 +1,6 @@
-//! Where the curves bend, in sentences that are computed from the results.
+//! The bends of the curves, in sentences that are computed from the results.
 //!
-//! What must never enter: a number that is not.
+//! What must never enter: a number that is not computed.
 
 use bench::statistics::Results;
 use bench::trial::Point;
@@ -10,7 +10,7 @@ use super::series::{
 };
 use super::work;
 
-/// A curve counts as straight, or flat, as long as it stays within this of where it should be.
+/// A curve counts as straight, or flat, as long as it stays within this of the expected value.
 const TOLERANCE: f64 = 0.1;
 
 /// Means over the number of replicas, the fewest first.
@@ -55,7 +55,7 @@ impl Curve {
         ratios.fold(0.0, f64::max)
     }
 
-    /// From which place on it stays as it is at the last.
+    /// The place from which on it keeps its last value.
     fn flat_from(&self) -> Option<f64> {
         let (_, end) = self.last()?;
         let differs = |&(_, value): &(f64, f64)| (value / end - 1.0).abs() > TOLERANCE;
@@ -64,7 +64,7 @@ impl Curve {
     }
 }
 
-/// All that can be said of these results.
+/// All sentences about these results.
 pub(super) fn sentences(results: &Results) -> String {
     let all = [
         messages(results),
@@ -78,7 +78,7 @@ pub(super) fn sentences(results: &Results) -> String {
     format!("Where it bends, and why:\n\n- {}", all.join("\n- "))
 }
 
-/// Whether messages grow with the number of the others and nothing more.
+/// Whether the number of messages grows only in proportion to the number of other replicas.
 fn messages(results: &Results) -> Option<String> {
     let curve = |panel, series| Curve::of(results, panel, series, "messages_per_update");
     let (single, burst) = (curve(SINGLE, MAKE), curve(BURST, UNPACK));
@@ -145,7 +145,7 @@ fn waiting(results: &Results) -> Option<String> {
     ))
 }
 
-/// What a primary has to send.
+/// The traffic of a primary.
 fn primary(results: &Results) -> Option<String> {
     let of = |figure| Curve::of(results, BURST, UNPACK, figure).last();
     let (many, messages) = of("primary_messages_per_update")?;
@@ -166,7 +166,7 @@ fn primary(results: &Results) -> Option<String> {
     ))
 }
 
-/// What two sites that share a directory cost each other.
+/// The mutual cost of two sites that share a directory.
 fn contention(results: &Results) -> Option<String> {
     let mut parts = Vec::new();
     for (series, _) in CONTENTIONS {
@@ -192,7 +192,7 @@ fn contention(results: &Results) -> Option<String> {
     ))
 }
 
-/// Why those who wait ask more often in larger sets.
+/// Why waiting replicas ask more often in larger sets.
 fn asking_again(results: &Results) -> Option<String> {
     let again = |panel, series| Curve::of(results, panel, series, "again_per_update");
     let [(even, ..), (apart, ..)] = LAID_OUT;

@@ -1,4 +1,4 @@
-//! Cities of the world, how far they are from each other, and how long a packet takes.
+//! Cities of the world, their distances, and packet delays.
 //!
 //! What must never enter: replicas.
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// A place on the earth.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct City {
-    /// What it is called.
+    /// Its name.
     pub(super) name: &'static str,
     /// Degrees north of the equator.
     latitude: f64,
@@ -23,7 +23,7 @@ const fn city(name: &'static str, latitude: f64, longitude: f64) -> City {
     }
 }
 
-/// Where replicas may be: large cities of all continents, to about a tenth of a degree.
+/// The possible places of replicas: large cities of all continents, to about a tenth of a degree.
 pub(super) const CITIES: [City; 64] = [
     city("Accra", 5.6, -0.2),
     city("Addis Ababa", 9.0, 38.8),
@@ -94,11 +94,11 @@ pub(super) const CITIES: [City; 64] = [
 /// The mean radius of the earth, in kilometres.
 const EARTH_KM: f64 = 6371.0;
 
-/// Two thirds of the speed of light in vacuum, which is that in glass fibre, in kilometres a second.
+/// The speed of light in glass fibre, two thirds of that in vacuum, in kilometres a second.
 const FIBRE_KM_PER_S: f64 = 299_792.458 * 2.0 / 3.0;
 
-/// So much longer is the way of a packet than the great circle. An assumption: with it London and New York are 83 ms
-/// apart and Frankfurt and Singapore 153 ms, there and back.
+/// The path of a packet is longer than the great circle by this factor. An assumption: with it the round trip is 83 ms between
+/// London and New York, and 153 ms between Frankfurt and Singapore.
 pub(super) const STRETCH: f64 = 1.5;
 
 /// The great circle between two cities, in kilometres.
@@ -110,7 +110,7 @@ pub(super) fn distance_km(one: City, other: City) -> f64 {
     2.0 * EARTH_KM * half.sqrt().min(1.0).asin()
 }
 
-/// How long a packet takes from one city to the other, without jitter.
+/// The time of a packet from one city to the other, without jitter.
 pub(super) fn delay(one: City, other: City) -> Duration {
     Duration::from_secs_f64(distance_km(one, other) * STRETCH / FIBRE_KM_PER_S)
 }

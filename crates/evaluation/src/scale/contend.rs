@@ -1,6 +1,6 @@
 //! Two sites that share a directory.
 //!
-//! What must never enter: how messages are counted, and where replicas are.
+//! What must never enter: counting, and the places of replicas.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use vfs::ObjectId;
 use super::set::directory;
 use super::update::{make, run_until, took};
 
-/// A client begins its next update this long after the last, or when that is answered.
+/// A client begins its next update this long after the last one, or when that is answered.
 pub(super) const EVERY: Duration = Duration::from_millis(100);
 
 /// One of this many updates is in the common directory.
 pub(super) const COMMON_ONE_IN: u64 = 5;
 
-/// How often a client looks whether it has been answered.
+/// The interval at which a client checks for an answer.
 const STEP: Duration = Duration::from_millis(1);
 
-/// Nobody should have to wait this long in the mean.
+/// The maximum mean wait.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How much the two do.
+/// The amount of work of the two.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
     /// Updates of each.
@@ -40,7 +40,7 @@ pub(super) struct Sites {
     sites: [Site; 2],
 }
 
-/// A client, which makes one file after the other.
+/// A client, which makes one file after another.
 #[derive(Debug)]
 struct Site {
     home: ReplicaSlot,
@@ -53,7 +53,7 @@ struct Site {
 }
 
 impl Sites {
-    /// Where they are.
+    /// Their replicas.
     pub(super) const SLOTS: [ReplicaSlot; 2] = [ReplicaSlot(1), ReplicaSlot(2)];
 
     /// The two before they do anything.
@@ -78,7 +78,7 @@ impl Sites {
     /// Lets both do everything.
     ///
     /// # Errors
-    /// Fails when an invariant is broken, or somebody waits too long.
+    /// Fails when an invariant is broken, or a client waits too long.
     pub(super) fn work(&mut self, world: &mut World) -> Result<()> {
         let mut now = Duration::ZERO;
         let limit = PATIENCE * u32::try_from(self.load.updates)?;
@@ -99,7 +99,7 @@ impl Sites {
         self.sites.iter().all(done)
     }
 
-    /// How long updates took, in the mean, and the longest of all.
+    /// The mean and the longest times of updates.
     ///
     /// # Errors
     /// Fails when one was refused.

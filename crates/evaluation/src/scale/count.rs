@@ -1,11 +1,11 @@
 //! Messages and bytes that a simulated set has sent, counted.
 //!
-//! A message of replication control is encoded as `replica` encodes it, by postcard, and put into a frame of `peer`, whose
-//! length counts: the numbers in its header are those of one session between each two replicas, in which everything that
-//! was sent earlier has arrived. Frames without a message, TLS and TCP do not count. Of records, contents and forwarded
+//! A message of replication control is encoded as in `replica`, by postcard, and put into a frame of `peer`, whose
+//! length counts. The numbers in its header belong to one session between each two replicas, in which everything
+//! sent earlier has arrived. Frames without a message, TLS and TCP do not count. For records, contents and forwarded
 //! operations, which the simulation does not make, only the number counts.
 //!
-//! What must never enter: what clients do, and when.
+//! What must never enter: the work of clients.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ const CONTROL: u32 = 1;
 #[derive(Debug, Default, Clone, Copy)]
 struct Direction {
     messages: u64,
-    /// What they count against credit.
+    /// The bytes that count against credit.
     cost: u64,
 }
 
@@ -31,16 +31,16 @@ struct Direction {
 #[derive(Debug, Default)]
 pub(super) struct Count {
     directions: BTreeMap<(ReplicaSlot, ReplicaSlot), Direction>,
-    /// Every proposal, with what it asked for.
+    /// Every proposal, with the objects that it asked for.
     proposed: BTreeMap<ControlName, Vec<ObjectId>>,
-    /// Proposals that replace an earlier one or stand behind a competitor for whom an earlier one made way.
+    /// Proposals that replace an earlier one, or stand behind a competitor after an earlier one made way.
     again: BTreeSet<ControlName>,
     released: BTreeSet<ControlName>,
     refused: BTreeSet<ControlName>,
     withdrawn: BTreeSet<ControlName>,
     /// Messages of replication control.
     control: u64,
-    /// Their encoding alone.
+    /// Only their encoding.
     body_bytes: u64,
     /// Their frames.
     frame_bytes: u64,
@@ -49,7 +49,7 @@ pub(super) struct Count {
     forwards: u64,
     /// What the primaries sent, of every kind.
     by_primaries: u64,
-    /// What of it was replication control, in frames.
+    /// The part of it that was replication control, in frames.
     primary_bytes: u64,
 }
 
@@ -121,7 +121,7 @@ impl Count {
         }
     }
 
-    /// How many proposals did not ask for this object.
+    /// The number of proposals that did not ask for this object.
     pub(super) fn proposals_without(&self, object: ObjectId) -> usize {
         let all = self.proposed.values();
         all.filter(|objects| !objects.contains(&object)).count()
@@ -131,7 +131,7 @@ impl Count {
     pub(super) fn figures(&self, updates: u64) -> Outcome {
         let each = |count: u64| count as f64 / updates as f64;
         let of = |names: &BTreeSet<ControlName>| each(names.len() as u64);
-        // What is made under shallow control is controlled by its maker without a proposal.
+        // An object made under shallow control is controlled by its maker without a proposal.
         let is_inherited = |name: &&ControlName| !self.proposed.contains_key(name);
         let inherited = self.released.iter().filter(is_inherited).count();
         let figures = [
@@ -187,8 +187,8 @@ mod tests {
         assert_eq!(figures["primary_messages_per_update"], 1.0);
         // Epoch, kind of message, name (3), and for an abort the floor.
         assert_eq!(figures["body_bytes_per_update"], (6.0 + 6.0 + 5.0) / 2.0);
-        // Prefix 12, sequence 2, credit 5, role 2, kind 2, body 2; what had arrived is told as soon as
-        // there is something to tell.
+        // Prefix 12, sequence 2, credit 5, role 2, kind 2, body 2; an acknowledgement is sent as soon as
+        // there is a message to send.
         let frames = 2.0 * (25.0 + 6.0) + (25.0 + 2.0 + 5.0);
         assert_eq!(figures["bytes_per_update"], frames / 2.0);
     }

@@ -1,17 +1,17 @@
-//! Scale on paper and in simulation: what an update costs in sets of 2 to 64 replicas all over the world.
+//! Scale in theory and in simulation: the cost of an update in sets of 2 to 64 replicas all over the world.
 //!
 //! The cores of replication control are the real ones; the crate `sim` carries their messages over virtual links and
-//! lets virtual time pass. Nothing is served, stored or sent in here.
+//! lets virtual time pass. Nothing is served, stored or sent.
 //!
 //! - `cities`: places, distances, delays;
 //! - `set`: a set of replicas in cities drawn by the trial;
 //! - `series`: panels and series;
-//! - `work`, `contend`, `update`: what clients do;
+//! - `work`, `contend`, `update`: the work of clients;
 //! - `count`: messages and bytes;
-//! - `rules`: what one expects on paper;
-//! - `shown`: tables, plots, and where they bend.
+//! - `rules`: the expectations from the rules;
+//! - `shown`: tables, plots, and their bends.
 //!
-//! What must never enter: real time, and a figure of the rules in the place of one that was counted.
+//! What must never enter: real time, and a figure from the rules in place of a counted one.
 
 mod bend;
 mod cities;
@@ -101,7 +101,7 @@ impl Experiment for Scale {
     }
 }
 
-/// Carries out one trial at one point: the means of its draws.
+/// Runs one trial at one point: the means of its draws.
 fn simulate(point: &Point, trial: u32, amount: Amount) -> Result<Outcome> {
     let replicas: u16 = point.x.parse().context("no number of replicas")?;
     let mut sums = Outcome::new();
@@ -170,7 +170,7 @@ mod tests {
                 found["messages_per_update"], expected,
                 "{replicas} {series}"
             );
-            // One record, and contents of what is written, to each of the others; each confirms.
+            // One record, and the contents of written files, to each of the others; each confirms.
             assert_eq!(found["all_messages_per_update"], expected * 1.5);
             assert_eq!(found["primary_messages_per_update"], expected * 0.75);
             assert!(found["bytes_per_update"] > found["body_bytes_per_update"]);
@@ -209,7 +209,7 @@ mod tests {
         assert!(wait["common_s"] > forward["common_s"]);
         for found in [forward, wait] {
             assert!(found["again_per_update"] <= found["proposals_per_update"]);
-            // What is made in the common directory is controlled by its maker.
+            // An object made in the common directory is controlled by its maker.
             assert!(found["inherited_per_update"] > 0.0);
         }
     }

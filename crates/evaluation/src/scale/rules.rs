@@ -1,18 +1,18 @@
-//! What the protocol's rules let one expect, on paper: formulas, which the simulation is compared with.
+//! The expectations from the protocol's rules: formulas to compare with the simulation.
 //!
 //! What must never enter: anything that was counted.
 
 use std::time::Duration;
 
-/// Messages of one control from its proposal to its end, when nobody competes: a proposal to each of the others, the
-/// acknowledgement of each, a release to each, and each one's word that it has noted the end
+/// Messages of one control from its proposal to its end, without competitors: a proposal to each of the others, the
+/// acknowledgement of each, a release to each, and each one's confirmation of the end
 /// (`docs/protocol.md`, the table of messages).
 pub(super) fn messages_of_a_control(replicas: u16) -> f64 {
     4.0 * (f64::from(replicas) - 1.0)
 }
 
-/// Messages of a control that a new object inherits: the first message about it is the record that makes the object, and
-/// what remains is the acknowledgement, the release, and its receipt.
+/// Messages of a control that a new object inherits: the first message about it is the record that makes the object. What
+/// remains is the acknowledgement, the release, and its receipt.
 pub(super) fn messages_of_an_inherited_control(replicas: u16) -> f64 {
     3.0 * (f64::from(replicas) - 1.0)
 }
@@ -23,8 +23,8 @@ pub(super) fn messages_in_a_burst(replicas: u16, written_files: u64, updates: u6
     messages_of_a_control(replicas) * (1 + written_files) as f64 / updates as f64
 }
 
-/// How long it takes until a majority has acknowledged, from round trips to all others, the nearest first: the set's
-/// larger half needs, besides the proposer, as many as half of the set, rounded down.
+/// The time until a majority has acknowledged, from the round trips to all others, the nearest first. Besides the proposer,
+/// the majority needs half of the set, rounded down.
 pub(super) fn majority(round_trips: &[Duration]) -> Duration {
     let replicas = round_trips.len() + 1;
     let needed = replicas / 2;
@@ -32,7 +32,7 @@ pub(super) fn majority(round_trips: &[Duration]) -> Duration {
     last.map_or(Duration::ZERO, |last| round_trips[last])
 }
 
-/// How long it takes until all others have acknowledged.
+/// The time until all others have acknowledged.
 pub(super) fn everybody(round_trips: &[Duration]) -> Duration {
     round_trips.last().copied().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What the experiment has on its axes: panels and series, and how much clients do.
+//! The axes of the experiment: panels and series, and the amount of work.
 //!
 //! What must never enter: the simulation, and showing.
 
@@ -21,17 +21,17 @@ pub(super) const WRITE: &str = "a file is written and closed";
 /// The series of the burst.
 pub(super) const UNPACK: &str = "files are unpacked";
 
-/// Series of two sites, by what happens to an update of a directory that the other one controls.
+/// Series of two sites, by the handling of an update of a directory that the other one controls.
 pub(super) const CONTENTIONS: [(&str, Contention); 2] =
     [("forward", Contention::Forward), (WAIT, Contention::Wait)];
 
-/// The series in which a site waits until it has the directory itself.
+/// The series in which a site waits until it controls the directory itself.
 pub(super) const WAIT: &str = "wait";
 
-/// One way between two replicas where distances are laid out: about the farthest that anybody is in a large set.
+/// The one-way time between two replicas if distances are fixed: about the largest distance in a large set.
 const FAR: Duration = Duration::from_millis(140);
 
-/// Series of two sites that wait for each other where distances are laid out: between the two, and all others.
+/// Series of two sites that wait for each other with fixed distances: between the two, and of all others.
 pub(super) const LAID_OUT: [(&str, Duration, Duration); 2] = [
     ("all equally far", FAR, FAR),
     (
@@ -41,13 +41,13 @@ pub(super) const LAID_OUT: [(&str, Duration, Duration); 2] = [
     ),
 ];
 
-/// How much clients do.
+/// The amount of work of clients.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Amount {
     pub(super) single_updates: u64,
     pub(super) burst_files: u64,
     pub(super) updates_a_site: u64,
-    /// This many runs at different places are one trial, which is their mean.
+    /// This number of runs at different places form one trial, which is their mean.
     pub(super) draws: u32,
 }
 

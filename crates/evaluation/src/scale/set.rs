@@ -1,6 +1,6 @@
-//! A set of replicas in cities of the world: who is where, how long everything takes, and the tree at its beginning.
+//! A set of replicas in cities of the world: their places, all delays, and the tree at the beginning.
 //!
-//! What must never enter: what clients do.
+//! What must never enter: the work of clients.
 
 use std::time::Duration;
 
@@ -11,29 +11,29 @@ use vfs::ObjectId;
 
 use super::cities::{CITIES, City, delay};
 
-/// Packets take longer than the distance asks for by at most this many hundredths, at random.
+/// The maximum random addition to the delay of a packet, in hundredths.
 pub(super) const JITTER_PERCENT: u32 = 10;
 
 /// Objects of the first tree belong to no replica of the set.
 const PLANTER: ReplicaSlot = ReplicaSlot(u16::MAX);
 
-/// Nothing that is measured here takes longer in virtual time; what does is at fault.
+/// Everything measured here takes less virtual time; a longer time is an error.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// In sets that are not larger every invariant is checked after every step, in larger ones at rest alone.
+/// Up to this size of a set every invariant is checked after every step, in larger sets only at rest.
 pub(super) const CHECKED_REPLICAS_MAX: u16 = 4;
 
-/// Where the replicas of a set are, and so how far from each other.
+/// The places of the replicas of a set, and so their distances.
 #[derive(Debug, Clone)]
 pub(super) enum Places {
-    /// In cities, in this order. A larger set with the same seed has all cities of a smaller one, and its first replica is
-    /// in the same.
+    /// In cities, in this order. A larger set with the same seed includes all cities of a smaller one, and its first replica is
+    /// in the same city.
     Cities(Vec<City>),
-    /// The first two so far from each other, one way, and all others from these and from each other.
+    /// The first two at this one-way distance, and all others at another one from these and from each other.
     Apart {
         /// Between the first two.
         first_two: Duration,
-        /// All others.
+        /// Between all others.
         others: Duration,
     },
 }
@@ -59,7 +59,7 @@ impl Places {
         trips
     }
 
-    /// How long a packet takes from one replica to another, without jitter.
+    /// The time of a packet from one replica to another, without jitter.
     fn delay(&self, one: ReplicaSlot, other: ReplicaSlot) -> Duration {
         match self {
             Self::Cities(cities) => {
@@ -79,7 +79,7 @@ pub(super) fn slots(replicas: u16) -> impl Iterator<Item = ReplicaSlot> {
     (1..=replicas).map(ReplicaSlot)
 }
 
-/// Sets the stage: replicas at these places, all with a tree of directories below the root, in each a file.
+/// Sets up the world: replicas at these places, all with a tree of directories below the root, with a file in each.
 /// Directories and files are numbered from 0.
 ///
 /// # Errors
@@ -123,10 +123,10 @@ pub(super) fn stage(
     Ok(world)
 }
 
-/// Lets everything end, and checks that nobody waits, no control is left and all copies are identical.
+/// Lets everything end, and checks that no operation waits, no control is left and all copies are identical.
 ///
 /// # Errors
-/// The first thing that is not so.
+/// The first failed check.
 pub(super) fn finish(world: &mut World) -> Result<()> {
     world
         .run(LIMIT)
@@ -136,7 +136,7 @@ pub(super) fn finish(world: &mut World) -> Result<()> {
 /// One of the directories.
 ///
 /// # Errors
-/// Fails for numbers beyond all that objects can have.
+/// Fails for numbers that are too large for objects.
 pub(super) fn directory(number: u64) -> Result<ObjectId> {
     object(2 * number + 1)
 }

@@ -1,4 +1,4 @@
-//! Tables and plots of the experiment, and sentences about where they bend, which are computed.
+//! Tables and plots of the experiment, and computed sentences about their bends.
 //!
 //! What must never enter: the simulation.
 
@@ -14,7 +14,7 @@ use super::series::{
 use super::{bend, cities, contend, rules, set, work};
 use crate::experiment::Shown;
 
-/// What the rules say, beside what was counted.
+/// The expectations from the rules, beside the counted figures.
 const ON_PAPER: &str = "on paper";
 
 /// The experiment's part of the page.
@@ -167,7 +167,7 @@ fn messages(results: &Results, amount: Amount) -> Plot {
     }
 }
 
-/// Bytes, and what the primary sends.
+/// Bytes, and the traffic of the primary.
 fn costs(results: &Results) -> Plot {
     let mut charts = Vec::new();
     let figures = [
@@ -191,7 +191,7 @@ fn costs(results: &Results) -> Plot {
     }
 }
 
-/// How long updates take, beside the round trips that they wait for.
+/// The times of updates, beside the round trips that they wait for.
 fn times(results: &Results) -> Plot {
     let lines = |panel, figure, unit| chart::lines(results, panel, figure, unit, None);
     let bounds = |panel: &str, series: &str| {
@@ -227,7 +227,7 @@ fn times(results: &Results) -> Plot {
     }
 }
 
-/// How often two sites ask, and how often again.
+/// How often two sites ask, and how often they ask again.
 fn elections(results: &Results) -> Plot {
     let of = |panel, figure, title| {
         let marks = chart::lines(results, panel, figure, 1.0, None);
@@ -255,7 +255,7 @@ fn chart(title: &str, y: Axis, marks: Marks) -> Chart {
     }
 }
 
-/// A dashed line of a formula, over all places of a panel: of the number of replicas, and its name among the places.
+/// A dashed line of a formula, over all places of a panel. The formula gets the number of replicas and the name of the place.
 fn on_paper(results: &Results, panel: &str, formula: &dyn Fn(u16, &str) -> Option<f64>) -> Line {
     let places = results.places(panel);
     let dot = |x: &&str| {

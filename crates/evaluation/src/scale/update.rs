@@ -1,6 +1,6 @@
-//! One update of a simulated client: what it asks for, and how long it takes.
+//! One update of a simulated client: its intent, and its time.
 //!
-//! What must never enter: which updates are made, and by whom.
+//! What must never enter: the choice of updates and clients.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) fn make(parent: ObjectId, name: u64, directory: bool) -> Intent {
     }
 }
 
-/// Lets a client carry an operation out, and says how long it took.
+/// Lets a client carry out an operation, and returns its time.
 ///
 /// # Errors
 /// Fails when it was refused, is not answered in time, or an invariant is broken.
@@ -36,7 +36,7 @@ pub(super) fn carry_out(world: &mut World, home: ReplicaSlot, intent: Intent) ->
     took(begun, ended)
 }
 
-/// From the beginning of an operation to its end.
+/// The time of an operation from its beginning to its end.
 ///
 /// # Errors
 /// Fails when it was refused.
@@ -45,7 +45,7 @@ pub(super) fn took(begun: Moment, ended: (sim::Outcome, Moment)) -> Result<Durat
     Ok(Duration::from_micros(ended.1.0 - begun.0))
 }
 
-/// Lets what happens until then happen.
+/// Runs all events until this time.
 ///
 /// # Errors
 /// Fails when an invariant is broken.

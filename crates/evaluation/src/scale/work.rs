@@ -1,6 +1,6 @@
-//! What clients of a simulated set do, and what comes out of it.
+//! The work of clients of a simulated set, and its results.
 //!
-//! What must never enter: where replicas are, and how messages are counted.
+//! What must never enter: the places of replicas, and counting.
 
 use std::time::Duration;
 
@@ -16,25 +16,25 @@ use super::rules;
 use super::set::{Places, directory, file, finish, slots, stage};
 use super::update::{carry_out, make, run_until};
 
-/// From one single update to the next: longer than it takes until the control of the last one has ended everywhere.
+/// The interval between single updates: long enough that the control of the last one has ended everywhere.
 pub(super) const APART: Duration = Duration::from_secs(10);
 
-/// From one file of a burst to the next, at least.
+/// The minimum interval between files of a burst.
 pub(super) const FILE_EVERY: Duration = Duration::from_millis(5);
 
-/// Once in this many files of a burst a directory is made, for those that follow.
+/// A burst makes a directory once in this number of files, for the next ones.
 pub(super) const FILES_A_DIRECTORY: u64 = 10;
 
-/// What a single update is.
+/// The kind of a single update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Single {
     /// A file is made in a directory: answered when a majority has acknowledged.
     Make,
-    /// A file is written and closed: answered when everybody has.
+    /// A file is written and closed: answered when all have acknowledged.
     Write,
 }
 
-/// Updates one at a time, each of another object that nobody controls, at replicas drawn at random.
+/// Single updates, each of another uncontrolled object, at random replicas.
 ///
 /// # Errors
 /// Fails when an update is refused, or the set does not come to rest.
@@ -76,12 +76,12 @@ pub(super) fn single(single: Single, seed: u64, replicas: u16, updates: u64) -> 
     Ok(outcome)
 }
 
-/// How many updates a burst of `files` files is: each is made, written and closed, and there are directories.
+/// The number of updates in a burst of `files` files: each file is made, written and closed, and there are directories.
 pub(super) fn updates_of_a_burst(files: u64) -> u64 {
     2 * files + files.div_ceil(FILES_A_DIRECTORY)
 }
 
-/// One client of the first replica unpacks files, one after the other, in a directory that nobody controls.
+/// A client of the first replica unpacks files, one after another, in an uncontrolled directory.
 ///
 /// # Errors
 /// As above.
@@ -153,7 +153,7 @@ fn entry(world: &mut World, home: ReplicaSlot, directory: ObjectId, name: u64) -
     found.context("what was made has its name")
 }
 
-/// What was sent since this was asked last.
+/// The messages since the last call.
 fn sent(world: &mut World) -> Vec<sim::Sent> {
     world.sent.replace(Vec::new()).unwrap_or_default()
 }

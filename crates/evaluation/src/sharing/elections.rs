@@ -1,8 +1,8 @@
 //! Contested elections: clients of several sites change the same directory at the same instant.
 //!
-//! Nobody controls it then. Of the servers one becomes its primary, makes its own client's file and, forwarded, those of the others.
+//! The directory is then uncontrolled. One of the servers becomes its primary. It makes its own client's file, and the forwarded files of the others.
 //!
-//! What must never enter: updates of a directory that somebody controls already.
+//! What must never enter: updates of a directory that is already controlled.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,13 +26,13 @@ use crate::sites::{Server, Sites};
 use crate::ssh_build::round_trip;
 use crate::ssh_build::stands::{Beside, Setup, Stands};
 
-/// How many replicas there are, each equally far from all others.
+/// The number of replicas, each equally far from all others.
 const REPLICAS: usize = 5;
 
 /// Round trips between sites, in milliseconds, with the words of their series.
 const DISTANCES: [(&str, &str); 3] = [("0.2 ms", "0.2"), ("60 ms", "60"), ("120 ms", "120")];
 
-/// When the first client, and when the last one, has its answer, from the instant in which all asked.
+/// The times of the first and the last answer, from the instant of the requests.
 const FIRST: &str = "first_us";
 const LAST: &str = "last_us";
 
@@ -40,7 +40,7 @@ const LAST: &str = "last_us";
 #[derive(Debug)]
 pub(crate) struct Elections;
 
-/// How many directories are contested in a trial.
+/// The number of contested directories in a trial.
 fn rounds(extent: Extent) -> usize {
     extent.choose(10, 2)
 }
@@ -65,7 +65,7 @@ impl Competitor {
         })
     }
 
-    /// Makes a file of its own in a directory once all are ready, and says when it asked and when it had the answer.
+    /// Makes its own file in a directory once all are ready, and returns the times of its request and of the answer.
     async fn compete(mut self, round: usize, ready: Arc<Barrier>) -> Result<(Self, [Instant; 2])> {
         let client = self.requests.client().clone();
         let place = client.lookup(&self.home, &*directory(round)).await?;
@@ -94,15 +94,15 @@ async fn prepare(server: &Server, home: &str, rounds: usize) -> Result<()> {
     Ok(client.leave().await?)
 }
 
-/// Has this number of sites compete for one directory after the other, each when nothing is controlled, and looks at the last replica whether all
-/// files are there.
+/// Lets this number of sites compete for one directory after another, each time when nothing is controlled. Then checks at the last replica that all
+/// files exist.
 fn measure(sites: &Sites, home: &str, competitors: usize, rounds: usize) -> Result<Outcome> {
     let here = runtime()?;
     let first = sites.replicas.first().context("a set has replicas")?;
     here.block_on(prepare(first, home, rounds))?;
     sites.wait_for_quiet()?;
     let mut all = Vec::new();
-    // The first has made the directories; who competes begins with the second, so that one alone is no special case.
+    // The first has made the directories; competitors begin with the second, so that a single one is not a special case.
     for site in (1..=competitors).map(|number| number % sites.replicas.len()) {
         let server = &sites.replicas[site];
         all.push(here.block_on(Competitor::at(server, home, site))?);

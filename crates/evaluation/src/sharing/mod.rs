@@ -1,8 +1,8 @@
-//! Experiments that the papers do not have: two sites that change the same directory, more or less often.
+//! Experiments beyond the papers: two sites that change the same directory, with different frequencies.
 //!
 //! - [`Contention`]: an update of a directory that another site controls is carried out there (`forward`), or waits until
-//!   that gives it up (`wait`), as the main paper has it (section 2.1).
-//! - [`SharedStrategies`]: what the strategies of section 3.3 are worth then.
+//!   that site gives up control (`wait`), as in the main paper (section 2.1).
+//! - [`SharedStrategies`]: the value of the strategies of section 3.3 in this case.
 //! - [`Elections`]: several sites change the same directory at the same instant.
 //!
 //! What must never enter: work of one site alone.
@@ -30,18 +30,18 @@ use crate::ssh_build::sweep::side_by_side;
 use crate::strategies::{ALL_ON, VARIANTS};
 use work::Load;
 
-/// From one site to the other and back.
+/// The round trip between the sites.
 const ROUND_TRIP: Duration = Duration::from_millis(120);
 
 /// `forward` or `wait`, by sharing.
 #[derive(Debug)]
 pub(crate) struct Contention;
 
-/// Each strategy off in turn, by sharing.
+/// Each strategy switched off in turn, by sharing.
 #[derive(Debug)]
 pub(crate) struct SharedStrategies;
 
-/// What a directory does that another site controls.
+/// The handling of updates of a directory that another site controls.
 const CONTENTIONS: [(&str, &str); 2] = [
     (
         "forward",
@@ -69,7 +69,7 @@ fn settings(series: &[(&str, &str)], extent: Extent) -> String {
     format!("{ROUND_TRIP:?} {:?} {length:?} {series:?}", work::PACE)
 }
 
-/// All series side by side, each at servers of its own: twenty updates a second leave the machine idle.
+/// All series side by side, each at its own servers: twenty updates a second leave the machine idle.
 fn measure(series: &[(&str, &str)], field: &Field, jobs: &[Job], book: &dyn Book) -> Result<()> {
     side_by_side(series.len(), series, |(name, settings)| {
         let jobs = jobs.iter().filter(|job| job.point.series == *name);
@@ -107,7 +107,7 @@ fn measure_one<'a>(
     Ok(())
 }
 
-/// What both experiments show.
+/// The columns of both experiments.
 fn columns() -> Vec<Figure> {
     let unit = 1e3;
     let time = |name, title| Figure { name, title, unit };

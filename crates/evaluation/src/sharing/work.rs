@@ -1,8 +1,8 @@
-//! Two sites that change one directory, now and then or always: what single updates take.
+//! Two sites that change one directory, sometimes or always: the times of single updates.
 //!
-//! Each site's client makes files of 4 KiB at an even pace, so that a slow answer does not make the load smaller as long
-//! as it comes before the next update is due: a share of them in a directory that both use, the others in one of its
-//! own.
+//! Each site's client makes files of 4 KiB at a constant rate, so that a slow answer does not reduce the load if
+//! it comes before the next update is due. A share of the files is in a directory that both use, the others in the client's
+//! own directory.
 //!
 //! What must never enter: how the servers are configured.
 
@@ -25,24 +25,24 @@ use crate::sites::{Server, Sites};
 /// The size of a file.
 const SIZE: usize = 4096;
 
-/// From one update of a client to its next one.
+/// The interval between updates of a client.
 pub(super) const PACE: Duration = Duration::from_millis(100);
 
-/// The directory that all use.
+/// The directory that both use.
 const COMMON: &str = "common";
 
-/// How much is done.
+/// The amount of work.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
-    /// How many of a hundred updates are in the common directory.
+    /// The percentage of updates in the common directory.
     pub(super) percent: u64,
-    /// For how long.
+    /// The length of the work.
     pub(super) length: Duration,
-    /// Decides which.
+    /// Selects these updates.
     pub(super) seed: u64,
 }
 
-/// What one client did.
+/// The results of one client.
 #[derive(Debug, Default)]
 struct Done {
     own: Tally,
@@ -52,7 +52,7 @@ struct Done {
     files: BTreeMap<String, Bytes>,
 }
 
-/// Has both sites work in a new directory, and compares everything at both afterwards.
+/// Lets both sites work in a new directory, and compares everything at both afterwards.
 ///
 /// # Errors
 /// Fails when a file is missing or different at either site.
@@ -99,7 +99,7 @@ pub(super) fn measure(sites: &Sites, home: &str, load: Load) -> Result<Outcome> 
     Ok(outcome)
 }
 
-/// The directory that a site has for itself.
+/// A site's own directory.
 fn own(site: u64) -> String {
     format!("site-{site}")
 }
@@ -127,7 +127,7 @@ async fn client(server: &Server, home: &str, site: u64, load: Load) -> Result<Do
     let mut due = began;
     while began.elapsed() < load.length {
         tokio::time::sleep_until(due.into()).await;
-        // After an answer that came late the pace begins anew, rather than catching up.
+        // After a late answer the interval begins again; the client does not catch up.
         due = due.max(Instant::now()) + PACE;
         let number = done.files.len();
         let name = format!("file-{site}-{number}");
@@ -152,7 +152,7 @@ async fn client(server: &Server, home: &str, site: u64, load: Load) -> Result<Do
     Ok(done)
 }
 
-/// A file made, written and closed.
+/// Makes, writes and closes a file.
 async fn update(requests: &mut Requests, place: &NfsFh4, name: &str, content: Bytes) -> Result<()> {
     let how = How::create_new(0o644);
     let (found, stateid) = requests.open(place, name, &how).await?;
@@ -163,7 +163,7 @@ async fn update(requests: &mut Requests, place: &NfsFh4, name: &str, content: By
     Ok(())
 }
 
-/// What is in a file: different for every name.
+/// The content of a file: different for every name.
 fn content(name: &str) -> Bytes {
     let line = format!("{name}\n");
     let whole: Vec<u8> = line.bytes().cycle().take(SIZE).collect();

@@ -1,5 +1,5 @@
-//! The strategies of section 3.3 switched off in turn, under the package alone. What they are worth when several sites
-//! work in one place is another experiment (`sharing`).
+//! The strategies of section 3.3 switched off one at a time, with only the package. Their value for several sites
+//! in one place is another experiment (`sharing`).
 //!
 //! What must never enter: how the package is played.
 
@@ -19,11 +19,11 @@ use crate::extent::Extent;
 use crate::replay::Pauses;
 use crate::strategies::{ALL_ON, NO_DEEP_CONTROL, VARIANTS};
 
-/// From one replica to the other and back, in milliseconds: far enough that waiting for each file's control leaves the
-/// machine idle.
+/// The round trip between the replicas, in milliseconds: long enough that the machine is idle while each file's control is
+/// awaited.
 const DISTANCE: &str = "120";
 
-/// How many steps a quick run plays.
+/// The number of steps in a quick run.
 const QUICK_STEPS: usize = 500;
 
 /// The ablation.

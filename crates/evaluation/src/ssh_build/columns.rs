@@ -1,4 +1,4 @@
-//! The figures of a package that was played, and the columns of tables that show its phases.
+//! The figures of a replayed package, and the table columns for its phases.
 //!
 //! What must never enter: measuring.
 
@@ -8,10 +8,10 @@ use bench::table::Figure;
 /// The name of the figure with the whole time.
 pub(crate) const TOTAL: &str = "total_s";
 
-/// The name of the figure with the time that was not spent thinking.
+/// The name of the figure with the time without thinking.
 pub(crate) const SERVER: &str = "server_s";
 
-/// The columns of its phases that have results, and of the whole where there are several.
+/// The columns of its phases with results, and of the total if there are several.
 pub(crate) fn figures(results: &Results) -> Vec<Figure> {
     let phases = [
         Figure::plain("unpack_s", "unpack (s)"),
@@ -26,7 +26,7 @@ pub(crate) fn figures(results: &Results) -> Vec<Figure> {
     };
     let found: Vec<Figure> = phases.into_iter().filter(has).collect();
     match found.len() {
-        // One phase is the whole.
+        // A single phase is the total.
         ..=2 => found.into_iter().take(1).collect(),
         _ => found,
     }

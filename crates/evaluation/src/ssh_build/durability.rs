@@ -1,5 +1,5 @@
-//! Durability: an answer once this server has a change, against once a majority has it, as the authors' earlier design
-//! did.
+//! Durability: answers when this server has a change, compared with answers when a majority has it, as in the authors' earlier
+//! design.
 //!
 //! What must never enter: how the package is played.
 
@@ -23,22 +23,22 @@ use crate::replay::Pauses;
 /// Answers wait for a majority.
 const MAJORITY: &str = "majority";
 
-/// The same, and control covers single files and directories only: the authors' earlier design.
+/// The same, and control covers only single files and directories: the authors' earlier design.
 const EARLIER: &str = "majority, fine-grained";
 
 /// Answers wait for one server.
 const RELAXED: &str = "relaxed";
 
-/// How many replicas: of three, two are a majority.
+/// The number of replicas: of three, two are a majority.
 const REPLICAS: usize = 3;
 
 /// From this round trip on waiting for a majority leaves the machine idle.
 const IDLE_FROM: Duration = Duration::from_millis(10);
 
-/// About how many round trips the package waits for a majority.
+/// The approximate number of round trips for which the package waits for a majority.
 const ROUND_TRIPS: u32 = 11_400;
 
-/// How many steps a quick run plays.
+/// The number of steps in a quick run.
 const QUICK_STEPS: usize = 100;
 
 /// The comparison.
@@ -51,7 +51,7 @@ impl Sweep for Durability {
     }
 
     fn points(&self, extent: Extent) -> Vec<Point> {
-        // Waiting for a majority is a straight line; at 120 ms it would take 23 minutes.
+        // The time of waiting for a majority is a straight line; at 120 ms it would take 23 minutes.
         let distances: &[&str] = extent.choose(&["0.2", "30", "60"], &["0.2", "60"]);
         let series = [RELAXED, MAJORITY, EARLIER, LOCAL];
         let series = |x: &&str| series.map(|series| Point::new("", series, x));

@@ -1,4 +1,4 @@
-//! Figure 5: one server without replicas that is more and more distant from its client.
+//! Figure 5: one server without replicas, at growing distances from its client.
 //!
 //! What must never enter: how the package is played.
 
@@ -28,19 +28,19 @@ use crate::trace::Trace;
 const MERIDIAN: &str = "Meridian";
 const GANESHA: &str = "NFS-Ganesha";
 
-/// From this round trip on the machine is idle most of the time, and so all plays go on side by side; nearer ones
-/// only while programs think.
+/// From this round trip on the machine is idle most of the time, and so all replays run side by side; nearer ones
+/// run side by side only while programs think.
 const IDLE_FROM: Duration = Duration::from_millis(20);
 const SIDE_BY_SIDE: usize = 30;
 const NEAR_SIDE_BY_SIDE: usize = 8;
 
-/// The farthest place, in milliseconds, where the whole package is played: at 120 ms it would take an hour and a half.
+/// The farthest place, in milliseconds, at which the whole package is replayed: at 120 ms it would take an hour and a half.
 const WHOLE_UP_TO: &str = "20";
 
-/// The phase that is left out beyond that.
+/// The phase that is left out beyond this.
 const BUILD: &str = "build";
 
-/// How many steps a quick run plays.
+/// The number of steps in a quick run.
 const QUICK_STEPS: usize = 250;
 
 /// Figure 5.
@@ -52,7 +52,7 @@ struct Distant {
     world: World,
     target: Target,
     server: Kind,
-    /// Goes after the server.
+    /// Dropped after the server.
     _folder: Folder,
 }
 
@@ -96,7 +96,7 @@ impl Distant {
     fn play(&mut self, play: Play<'_>, home: &str) -> Result<Outcome> {
         let played = play.at(&self.target, home)?;
         let late = lateness(&self.world)?;
-        // What is there is the same from wherever one looks.
+        // The files are the same at any distance.
         self.world.wan().set(&LinkSettings::default())?;
         played.check_at(&self.target)?;
         match &mut self.server {
@@ -137,8 +137,8 @@ impl Experiment for Figure5 {
         distances.iter().flat_map(both).collect()
     }
 
-    /// The whole package makes about 46800 requests, one after the other, and has pauses of 182 s; without building it is 11600
-    /// requests and 36 s.
+    /// The whole package makes about 46800 requests, one after another, and has pauses of 182 s; without the build phase it has 11600
+    /// requests and pauses of 36 s.
     fn expected(&self, point: &Point, extent: Extent) -> Duration {
         let distance = round_trip(&point.x).unwrap_or_default();
         let whole = extent.choose((46_800.0, 200.0), (200.0, 4.0));
@@ -148,7 +148,7 @@ impl Experiment for Figure5 {
         if distance < IDLE_FROM {
             return Duration::from_secs_f64(seconds / NEAR_SIDE_BY_SIDE as f64);
         }
-        // Everybody waits for the farthest, and all of those begin at the same time.
+        // All wait for the farthest place, and its jobs begin at the same time.
         let all = f64::from(2 * extent.trials());
         match self.points(extent).last() {
             Some(farthest) if farthest.x == point.x => Duration::from_secs_f64(seconds / all),
@@ -183,7 +183,7 @@ impl Experiment for Figure5 {
             let outcome = distant.play(package, "package");
             let mut outcome = outcome.with_context(|| job.to_string())?;
             if !is_whole && !is_short {
-                // Of less work, so they are not comparable; phases are.
+                // These are for less work, so they are not comparable; phases are.
                 outcome.retain(|name, _| {
                     name == LATENESS || part.phases.iter().any(|one| *name == time_of(one))
                 });
@@ -235,12 +235,12 @@ impl Experiment for Figure5 {
     }
 }
 
-/// Whether the whole package is played so far away.
+/// Whether the whole package is replayed at this distance.
 fn is_whole(distance: Duration) -> bool {
     round_trip(WHOLE_UP_TO).is_ok_and(|last| distance <= last)
 }
 
-/// How many steps come before a phase.
+/// The number of steps before a phase.
 fn steps_before(trace: &Trace, phase: &str) -> usize {
     let before = trace.phases.iter().take_while(|one| one.name != phase);
     before.map(|one| one.steps.len()).sum()

@@ -22,16 +22,16 @@ use crate::extent::Extent;
 /// Control of single files and directories only.
 const FINE: &str = "fine-grained";
 
-/// Control of whole subtrees, as every server has it by default.
+/// Control of whole subtrees, the default of every server.
 const HIERARCHICAL: &str = "hierarchical";
 
-/// What the whole time is to be at most, as a share of a single local server's.
+/// The upper aim for the total time, as a share of a single local server's.
 const AIM: f64 = 1.05;
 
 /// From this round trip on fine-grained control leaves the machine idle.
 const IDLE_FROM: Duration = Duration::from_millis(20);
 
-/// How many steps a quick run plays.
+/// The number of steps in a quick run.
 const QUICK_STEPS: usize = 300;
 
 /// Figure 6.
@@ -129,7 +129,7 @@ impl Sweep for Figure6 {
     }
 }
 
-/// The whole time under hierarchical control by that at the single local server, trial by trial, and what it should be at most.
+/// The total time under hierarchical control divided by that at the single local server, trial by trial, and the aim.
 fn aim_and_ratio(results: &Results, panel: &str) -> Marks {
     let places = results.places(panel).into_iter();
     let dots = places.filter_map(|x| {

@@ -16,10 +16,10 @@ use crate::experiment::Shown;
 use crate::extent::Extent;
 use crate::replay::Pauses;
 
-/// Timeouts as the configuration writes them.
+/// Timeouts in the form of the configuration.
 const TIMEOUTS: [&str; 4] = ["100 ms", "500 ms", "1 s", "2 s"];
 
-/// How many steps a quick run plays.
+/// The number of steps in a quick run.
 const QUICK_STEPS: usize = 4_000;
 
 /// Figure 7.

@@ -1,4 +1,4 @@
-//! Figure 8: more replicas, and what their number costs the primary.
+//! Figure 8: more replicas, and the cost of their number for the primary.
 //!
 //! What must never enter: how the package is played.
 
@@ -20,7 +20,7 @@ use crate::extent::Extent;
 /// Series, with their round trips in milliseconds.
 const NETWORKS: [(&str, &str); 2] = [("LAN, 0.2 ms", "0.2"), ("WAN, 120 ms", "120")];
 
-/// How many steps a quick run plays.
+/// The number of steps in a quick run.
 const QUICK_STEPS: usize = 1_000;
 
 /// Figure 8.

@@ -1,27 +1,27 @@
-//! How the package is played in the figures that compare sets with one server: with shortened think time and without,
-//! with answers before and after changes are stable, and on processors of its own and on shared ones.
+//! The ways to replay the package in the figures that compare sets with one server: with shortened think time and without,
+//! with answers before and after changes are stable, and on separate and shared processors.
 //!
-//! What must never enter: where it is played.
+//! What must never enter: the place of a replay.
 
 use crate::replay::Pauses;
 
-/// By how much pauses are divided, so that plays with think time can follow each other within hours.
+/// The divisor of pauses, so that replays with think time can follow each other within hours.
 const DIVISOR: u32 = 4;
 
-/// One of them.
+/// One way to replay the package.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kind {
     /// The panel of its points.
     pub(super) panel: &'static str,
-    /// What its plots add to the page's name.
+    /// The addition to the page's name in its plots.
     pub(super) plot: &'static str,
-    /// What becomes of the pauses of the recording.
+    /// The treatment of the recorded pauses.
     pub(super) pauses: Pauses,
-    /// Whether client and primary have processors of their own.
+    /// Whether client and primary have their own processors.
     pub(super) is_apart: bool,
     /// Lines at the head of the configuration of all servers.
     pub(super) settings: &'static str,
-    /// The same for replicas alone, which end their control of a subtree as much earlier as pauses are shorter.
+    /// The same only for replicas, which end their control of a subtree earlier in proportion to the shorter pauses.
     pub(super) of_replicas: &'static str,
 }
 
@@ -48,7 +48,7 @@ const THINKING: Kind = Kind {
     of_replicas: IDLE,
 };
 
-/// All, in the order of the page.
+/// All kinds, in the order of the page.
 pub(super) const KINDS: [Kind; 5] = [
     DENSE,
     Kind {
@@ -79,7 +79,7 @@ impl Kind {
     }
 }
 
-/// What a page says of them.
+/// The text about them on a page.
 pub(super) fn about() -> String {
     format!(
         "*Sync*: a change is answered once it is on stable storage, the default. *Async*: at once (`commit = \"async\"`), as the papers' \

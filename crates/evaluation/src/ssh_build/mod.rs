@@ -1,6 +1,6 @@
-//! SSH-Build: the recorded package played at one server, and the copy compared at another.
+//! SSH-Build: the recorded package replayed at one server, and the copy compared at another.
 //!
-//! The experiments of it lie here, each in a file; those that play it at sets of replicas are sweeps (`sweep`), on
+//! Each of its experiments has a file here. The experiments that replay it at sets of replicas are sweeps (`sweep`), on
 //! servers that `stands` starts and keeps.
 //!
 //! What must never enter: other work than the package.
@@ -46,16 +46,16 @@ const THINKING: &str = "with think time";
 /// The series that others are compared with.
 const LOCAL: &str = "single local server";
 
-/// What goes on while control covers single files and directories only, and the other replica is far away. Most of the round
-/// trips are for files and directories that are made.
+/// The work that may run beside a replay while control covers only single files and directories, and the other replica is far away. Most of the
+/// round trips are for new files and directories.
 const FINE_GRAINED: Beside = Beside::Everything {
     round_trips: ELECTIONS,
 };
 
-/// About how many round trips that costs the package.
+/// The approximate number of those round trips for the package.
 const ELECTIONS: u32 = 2_150;
 
-/// Words for a shortened package, to stand on the page.
+/// The text about a shortened package on the page.
 pub(crate) fn shortened(extent: Extent, steps: usize) -> String {
     extent.choose(
         String::new(),
@@ -63,16 +63,16 @@ pub(crate) fn shortened(extent: Extent, steps: usize) -> String {
     )
 }
 
-/// A round trip in milliseconds as points name it.
+/// A round trip in milliseconds in the form of points.
 ///
 /// # Errors
-/// Fails when it is none.
+/// Fails when it is not a round trip.
 pub(crate) fn round_trip(x: &str) -> Result<Duration> {
     let milliseconds: f64 = x.parse().with_context(|| format!("'{x}' is no time"))?;
     Ok(Duration::from_secs_f64(milliseconds / 1000.0))
 }
 
-/// A chart for each phase and one for all, over round trips.
+/// A chart for each phase and one for the total, over round trips.
 pub(super) fn charts_by_phase(
     results: &Results,
     panel: &str,
@@ -88,7 +88,7 @@ pub(super) fn charts_by_phase(
     charts.collect()
 }
 
-/// The words of a panel for work with and without pauses.
+/// The panel for work with and without pauses.
 fn panel(thinks: bool) -> &'static str {
     match thinks {
         true => THINKING,
@@ -96,7 +96,7 @@ fn panel(thinks: bool) -> &'static str {
     }
 }
 
-/// What may go on beside a play with and without pauses.
+/// The work that may run beside a replay with and without pauses.
 fn beside(thinks: bool) -> Beside {
     match thinks {
         true => Beside::Pauses,

@@ -1,4 +1,4 @@
-//! The package, played at one server and compared at another.
+//! Replays the package at one server and compares the result at another.
 //!
 //! What must never enter: how the figures are shown.
 
@@ -17,36 +17,36 @@ use crate::replay::{self, Pauses, Replay};
 use crate::sites::{Server, Sites};
 use crate::trace::{Phase, Trace};
 
-/// Less than these pauses in a phase are hardly any.
+/// A phase with shorter pauses than this counts as dense.
 const DENSE: Duration = Duration::from_secs(3);
 
-/// How a package is played.
+/// The settings of a replay.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Play<'a> {
     /// The work.
     pub(crate) trace: &'a Trace,
-    /// What becomes of the pauses of the recording.
+    /// The treatment of the recorded pauses.
     pub(crate) pauses: Pauses,
-    /// The server that is asked, where what it waits for processors counts.
+    /// The server that gets the requests, if its waiting for processors is recorded.
     pub(crate) server: Option<&'a Server>,
-    /// Held during phases without pauses worth mentioning, by plays that run beside others.
+    /// Held during dense phases, by replays that run beside others.
     pub(crate) turn: Option<&'a Mutex<()>>,
 }
 
-/// A package that was played.
+/// A package that was replayed.
 #[derive(Debug)]
 pub(crate) struct Played {
-    /// Seconds of each phase by `PHASE_s`, [`TOTAL`], [`SERVER`], `requests`, `delays` and `written_bytes`; and what was waited for
-    /// processors, where a server was named.
+    /// Seconds of each phase by `PHASE_s`, [`TOTAL`], [`SERVER`], `requests`, `delays` and `written_bytes`; and the time waited for
+    /// processors, if a server was named.
     pub(crate) figures: Outcome,
-    /// The directory of the export that holds the result.
+    /// The directory of the export with the result.
     home: String,
-    /// What must be found there.
+    /// The expected content of that directory.
     left: replay::Outcome,
 }
 
 impl Play<'_> {
-    /// Plays it in a new directory of the export, on this thread.
+    /// Replays it in a new directory of the export, on this thread.
     ///
     /// # Errors
     /// Fails when the server finds other files than the recorded programs did.
@@ -55,7 +55,7 @@ impl Play<'_> {
         self.within(target, home)
     }
 
-    /// The same in a directory that is there.
+    /// The same in an existing directory.
     fn within(self, target: &Target, home: &str) -> Result<Played> {
         runtime()?.block_on(self.play(target, home))
     }
@@ -101,16 +101,16 @@ impl Play<'_> {
         })
     }
 
-    /// The same at the first replica of a set, from quiet on, with everything brought to the others and compared at the last
-    /// of them. Adds `behind_s`, how long after the end all had everything, `wire_bytes`, `first_out_bytes`, which left
-    /// the first site, the same for each byte written and for each second until all had everything, `content_bytes`, `record_bytes`, and [`LATENESS`].
+    /// The same at the first replica of a set at rest. Afterwards waits until all others have everything, and compares at the last
+    /// of them. Adds `behind_s` (how long after the end all had everything), `wire_bytes`, `first_out_bytes` (bytes that left
+    /// the first site; also per written byte, and per second until all had everything), `content_bytes`, `record_bytes`, and [`LATENESS`].
     ///
     /// # Errors
     /// Fails when the copy differs, and when a server has not run all the time.
     pub(crate) fn at_set(self, sites: &Sites, home: &str) -> Result<Outcome> {
         let first = sites.replicas[0].target();
         make_directory(&first, home)?;
-        // Control that was won for the directory would spare the package its first election.
+        // Control of the directory from before would save the package its first election.
         sites.wait_for_quiet()?;
         let (before, out) = (sites.sent()?, sites.sent_by_first()?);
         let waited = Others::so_far(sites)?;
@@ -143,10 +143,10 @@ impl Play<'_> {
     }
 }
 
-/// Makes the directory in which something is played.
+/// Makes the directory for a replay.
 ///
 /// # Errors
-/// Fails when there is such a directory.
+/// Fails when the directory exists.
 pub(crate) fn make_directory(target: &Target, home: &str) -> Result<()> {
     runtime()?.block_on(async {
         let (client, root) = target.client().await?;
@@ -176,7 +176,7 @@ pub(super) fn time_of(phase: &Phase) -> String {
     format!("{}_s", phase.name)
 }
 
-/// Whether a phase has hardly any pauses, so that those who play it at the same time are in each other's way.
+/// Whether a phase has hardly any pauses, so that parallel replays of it disturb each other.
 fn is_dense(phase: &Phase) -> bool {
     let pauses = phase.steps.iter().map(|step| u64::from(step.think_us));
     Duration::from_micros(pauses.sum()) < DENSE

@@ -1,6 +1,6 @@
-//! A check of how processors are kept apart: the same play with busy loops beside it.
+//! A check that processors are kept apart: the same replay while busy loops run.
 //!
-//! What must never enter: how the package is played.
+//! What must never enter: how the package is replayed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -19,19 +19,19 @@ use crate::extent::Extent;
 use crate::field::Field;
 use crate::replay::Pauses;
 
-/// Two replicas, the second so far away.
+/// Two replicas; [`DISTANCE`] separates them.
 const SET: &str = "two replicas";
 
 /// The round trip between them, in milliseconds.
 const DISTANCE: &str = "120";
 
-/// Whether client and server have processors of their own.
+/// Whether client and server have their own processors.
 const PANELS: [(&str, bool); 2] = [("processors apart", true), ("shared processors", false)];
 
-/// How many busy loops go on beside a play.
+/// The number of busy loops during a replay.
 const LOOPS: [&str; 3] = ["0", "1", "2"];
 
-/// How many steps are played.
+/// The number of replayed steps.
 const STEPS: usize = 100_000;
 const QUICK_STEPS: usize = 1_000;
 
@@ -52,7 +52,7 @@ fn setup(point: &Point, extent: Extent) -> Result<Setup> {
     })
 }
 
-/// Does something while that number of threads use all the processor time that they get.
+/// Does some work while this number of threads use all the processor time that they get.
 fn beside_loops<T>(count: usize, work: impl FnOnce() -> T) -> T {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -169,7 +169,7 @@ impl Experiment for Processors {
     }
 }
 
-/// The whole time at the set by that at the single server.
+/// The total time at the set divided by that at the single server.
 fn ratio(results: &Results, panel: &str, x: &str) -> Option<bench::statistics::Summary> {
     let [ours, local] = [SET, LOCAL].map(|series| Point::new(panel, series, x));
     results.ratio(&ours, &local, TOTAL)

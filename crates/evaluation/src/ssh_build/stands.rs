@@ -1,4 +1,4 @@
-//! Servers that wait for the package: sets of replicas and single servers, started when they are first needed.
+//! Servers for the package: sets of replicas and single servers, started when they are first needed.
 //!
 //! What must never enter: points, and figures.
 
@@ -14,55 +14,55 @@ use crate::field::{Field, Folder};
 use crate::replay::Pauses;
 use crate::sites::{Server, Sites};
 
-/// At most this many servers may wait while others work: an idle set renews its leases, at a small
+/// At most this many servers may be idle while others work: an idle set renews its leases, at a small
 /// cost.
 const SERVERS_MAX: usize = 14;
 
 /// The pauses of the whole recording, in seconds.
 const PAUSES: f64 = 182.0;
 
-/// What is played where.
+/// The settings of a replay.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Setup {
-    /// How many replicas; one stands for a server without replication.
+    /// The number of replicas; one means a server without replication.
     pub(crate) replicas: usize,
     /// Lines of the configuration of all of them.
     pub(crate) settings: String,
-    /// From each replica to each and back. A single server has its client beside it.
+    /// The round trip between any two replicas. A single server has its client beside it.
     pub(crate) round_trip: Duration,
-    /// What becomes of the pauses of the recording.
+    /// The treatment of the recorded pauses.
     pub(crate) pauses: Pauses,
-    /// How many steps of the recording are played at most.
+    /// The maximum number of replayed steps.
     pub(crate) steps: usize,
-    /// What may go on at the same time.
+    /// The work that may run at the same time.
     pub(crate) beside: Beside,
-    /// Whether the client and the server that it asks have processors of their own. Nothing may go on beside, then.
+    /// Whether the client and its server have their own processors. Then nothing may run at the same time.
     pub(crate) is_apart: bool,
 }
 
-/// What may go on beside a play without being in its way, nor it in theirs.
+/// The work that may run during a replay without mutual interference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Beside {
-    /// Nothing: it keeps the machine busy all the time.
+    /// Nothing: the replay keeps the machine busy all the time.
     Nothing,
-    /// Other plays, in its pauses; phases without pauses take turns.
+    /// Other replays, in its pauses; phases without pauses take turns.
     Pauses,
-    /// Other plays, as many as there are: it waits for a distant server nearly all the time.
+    /// Any number of other replays: this one waits for a distant server nearly all the time.
     Everything {
-        /// About how many round trips the whole package waits for.
+        /// The approximate number of round trips that the whole package waits for.
         round_trips: u32,
     },
 }
 
-/// Servers that run.
+/// Running servers.
 struct Stand {
     replicas: usize,
     settings: String,
     link: LinkSettings,
-    /// Whose processors are whose, where they are apart.
+    /// The assignment of processors, if they are kept apart.
     parts: Option<Parts>,
     servers: Servers,
-    /// Goes after the servers.
+    /// Dropped after the servers.
     _folder: Folder,
 }
 
@@ -70,13 +70,13 @@ enum Servers {
     Set(Sites),
     Alone {
         server: Server,
-        /// Goes after the server.
+        /// Dropped after the server.
         _world: World,
     },
 }
 
 impl Servers {
-    /// The first has processors of its own, all others have the rest.
+    /// Gives the first server its own processors; all others share the rest.
     fn keep_apart(&self, parts: &Parts) -> Result<()> {
         let (first, others, idle) = match self {
             Self::Alone { server, .. } => (server, &[][..], None),
@@ -92,7 +92,7 @@ impl Servers {
 }
 
 impl Stand {
-    /// Starts servers in a world whose links are as far from the beginning as they will be.
+    /// Starts servers in a world with its final distances, before any connection is made.
     fn start(field: &Field, setup: &Setup) -> Result<Self> {
         let folder = field.folder()?;
         let link = setup.link();
@@ -144,7 +144,7 @@ impl Stand {
     fn play_here(&self, play: Play<'_>, home: &str) -> Result<Outcome> {
         match &self.servers {
             Servers::Set(sites) => {
-                // They are as they were; lateness counts from now on.
+                // The settings do not change; this resets the lateness.
                 sites.set(&self.link)?;
                 let server = sites.replicas.first();
                 Play { server, ..play }.at_set(sites, home)
@@ -171,7 +171,7 @@ pub(crate) struct Stands<'a> {
 }
 
 impl<'a> Stands<'a> {
-    /// None yet.
+    /// No servers yet.
     pub(crate) fn of(field: &'a Field) -> Self {
         Self {
             field,
@@ -180,7 +180,7 @@ impl<'a> Stands<'a> {
         }
     }
 
-    /// Plays the package at servers of this kind, that run already or are started.
+    /// Replays the package at servers of this kind, which run already or are started.
     pub(crate) fn play(&mut self, setup: &Setup) -> Result<Outcome> {
         let home = self.home();
         let beginning = self.field.trace.beginning(setup.steps);
@@ -224,7 +224,7 @@ impl<'a> Stands<'a> {
         Ok(&self.stands[at])
     }
 
-    /// Stops those that were started first, as many as is needed.
+    /// Stops the servers that were started first, as many as needed.
     fn make_space(&mut self, servers: usize) {
         let running = |stands: &[Stand]| stands.iter().map(|stand| stand.replicas).sum::<usize>();
         while !self.stands.is_empty() && running(&self.stands) + servers > SERVERS_MAX {
@@ -242,8 +242,8 @@ impl Setup {
         }
     }
 
-    /// About how long it takes at servers that run, of a package with `steps_all` steps. The whole package takes a single server
-    /// 9 s, with looking at what is there afterwards, and another 5 s for each replica, as they share this machine.
+    /// The approximate time at running servers for a package with `steps_all` steps. For the whole package a single server takes
+    /// 9 s, including the comparison afterwards, and each replica takes another 5 s, because they share this machine.
     pub(crate) fn expected(&self, steps_all: usize) -> Duration {
         let share = self.steps.min(steps_all) as f64 / steps_all as f64;
         let work = 4.0 + 5.0 * self.replicas as f64;

@@ -1,4 +1,4 @@
-//! Sweeps: experiments whose every point is the package played at some servers.
+//! Sweeps: experiments in which each point replays the package at some servers.
 //!
 //! What must never enter: a particular experiment.
 
@@ -15,13 +15,13 @@ use crate::experiment::{Book, Experiment, Shown, by_place};
 use crate::extent::Extent;
 use crate::field::Field;
 
-/// About how many steps the whole recording has, for the time left.
+/// The approximate number of steps of the whole recording, to estimate the time left.
 pub(super) const STEPS_ALL: usize = 351_000;
 
-/// How many jobs that wait for distant servers go on at the same time.
+/// The maximum number of parallel jobs that wait for distant servers.
 const WAITING: usize = 12;
 
-/// About how long servers take to start where each job has its own, for the time left.
+/// The approximate start time of servers if each job has its own, to estimate the time left.
 const START: Duration = Duration::from_secs(4);
 
 /// An experiment of this kind.
@@ -32,13 +32,13 @@ pub(super) trait Sweep: Sync {
     /// See [`Experiment::points`].
     fn points(&self, extent: Extent) -> Vec<Point>;
 
-    /// What is played where at a point.
+    /// The setup of a point.
     ///
     /// # Errors
     /// Fails on points that are not of this experiment.
     fn setup(&self, point: &Point, extent: Extent) -> Result<Setup>;
 
-    /// How many jobs with the pauses of the recording go on at the same time.
+    /// The number of parallel jobs with the pauses of the recording.
     fn side_by_side(&self) -> usize {
         8
     }
@@ -78,7 +78,7 @@ impl<T: Sweep> Experiment for T {
         }
     }
 
-    /// All trials at one place follow each other, at servers that are started once for it; there series alternate from
+    /// All trials at one place follow each other, at servers that are started once for it. There, series alternate from
     /// trial to trial.
     fn is_at_once(&self, _: Extent) -> bool {
         true
@@ -105,7 +105,7 @@ impl<T: Sweep> Experiment for T {
             let outcome = Stands::of(field).play(setup);
             book.keep(job, outcome.with_context(|| job.to_string())?)
         };
-        // The longest first, or the last one would keep everybody waiting.
+        // The longest jobs first, so that no long one is left at the end.
         waiting.sort_by_key(|(_, setup)| Reverse(setup.expected(STEPS_ALL)));
         side_by_side(WAITING, &waiting, alone)?;
         side_by_side(self.side_by_side(), &thinking, alone)
@@ -120,7 +120,7 @@ impl<T: Sweep> Experiment for T {
     }
 }
 
-/// How many jobs that wait for distant servers go on at the same time in a run from the beginning.
+/// The number of parallel jobs that wait for distant servers, in a run from the beginning.
 fn waiting(sweep: &impl Sweep, extent: Extent) -> usize {
     let points = sweep.points(extent).into_iter();
     let waits = points.filter(|point| {
@@ -154,7 +154,7 @@ pub(crate) fn side_by_side<T: Sync>(
                 while let Some(one) = next() {
                     let done = work(one);
                     if let (Err(error), Ok(mut state)) = (done, state.lock()) {
-                        // The first says more than those that may follow from it.
+                        // Later errors may follow from the first, so the first is kept.
                         state.1 = std::mem::replace(&mut state.1, Ok(())).and(Err(error));
                     }
                 }

@@ -1,10 +1,10 @@
-//! What a play waited for processors: its client, and the server that it asks.
+//! The time that a replay waited for processors: its client, and the server that gets the requests.
 //!
-//! It is shown, and not taken off: a thread of the server may wait with work that no answer waits for, and both may wait at
-//! the same time, so what would be left was at times a quarter of what the same work takes undisturbed. Processors are kept apart
-//! instead (`bench::affinity`).
+//! It is shown but not subtracted. A thread of the server may wait with work that no answer needs, and client and server may wait at
+//! the same time, so the difference was sometimes a quarter of the undisturbed time. Instead, processors are kept apart
+//! (`bench::affinity`).
 //!
-//! What must never enter: time for which anybody waits for disks and networks.
+//! What must never enter: waiting for disks and networks.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::sites::{Server, Sites};
 /// The name of the figure with the time that client and server waited for a processor.
 pub(super) const WAITED: &str = "waited_s";
 
-/// Of the client's thread, which is the one that asks, and of the server's process: waited so far.
+/// The waiting times of the client's thread and of the server's process.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Waits {
     client: Duration,
@@ -28,7 +28,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Until now. None where the kernel does not say so of the server.
+    /// Until now. None if the kernel does not report it for the server.
     pub(super) fn so_far(server: &Server) -> Result<Option<Self>> {
         let Some(server) = server.waited()? else {
             return Ok(None);
@@ -45,7 +45,7 @@ impl Waits {
         }
     }
 
-    /// With those of another part of the play.
+    /// Added to those of another part of the replay.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             client: self.client + other.client,
@@ -65,7 +65,7 @@ impl Waits {
     }
 }
 
-/// What all replicas but the first, and the whole machine, waited for processors so far.
+/// The waiting times for processors of all replicas except the first, and of the whole machine.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Others {
     replicas: Duration,
@@ -73,7 +73,7 @@ pub(super) struct Others {
 }
 
 impl Others {
-    /// Until now. None where the kernel does not say so.
+    /// Until now. None if the kernel does not report it.
     pub(super) fn so_far(sites: &Sites) -> Result<Option<Self>> {
         let mut replicas = Duration::ZERO;
         for replica in sites.replicas.iter().skip(1) {
@@ -102,7 +102,7 @@ impl Others {
     }
 }
 
-/// The table of plays: times by phase, with the ratio of the whole to another series, and what was waited for processors.
+/// The table of replays: times by phase, with the ratio of the total to another series, and the waiting times for processors.
 pub(super) fn table(results: &Results, heads: Heads, before: &[Figure], base: &str) -> String {
     let mut columns = before.to_vec();
     columns.extend(figures(results));
@@ -116,7 +116,7 @@ pub(super) fn table(results: &Results, heads: Heads, before: &[Figure], base: &s
     table::with_ratios(results, heads, &columns, &ratio, base)
 }
 
-/// What pages say of it.
+/// The text about it on pages.
 pub(super) const ABOUT: &str = "*Waited for processors* is the time for which the client's thread (`schedstat` of proc(5)) was ready and did not run, and that for which \
      some thread of the server that it asks did so (`cpu.pressure` of the server's control group), one added to the other: at most that much was lost to \
      programs that would run on machines of their own.";

@@ -1,4 +1,4 @@
-//! How old is what I read? A file is replaced again and again at one site and read at another.
+//! The age of data at a read: a file is replaced repeatedly at one site and read at another.
 //!
 //! What must never enter: distances, which the links have.
 
@@ -26,10 +26,10 @@ use crate::extent::Extent;
 use crate::field::{Field, runtime};
 use crate::peers;
 
-/// Between the end of a write and the next.
+/// The pause between two writes.
 const WRITE_PAUSE: Duration = Duration::from_millis(50);
 
-/// Between the end of a look and the next.
+/// The pause between two reads.
 const READ_PAUSE: Duration = Duration::from_millis(20);
 
 /// The file.
@@ -39,7 +39,7 @@ const NAME: &str = "clock";
 #[derive(Debug)]
 pub(crate) struct Age;
 
-/// How long one trial goes on.
+/// The length of one trial.
 fn span(extent: Extent) -> Duration {
     Duration::from_secs(extent.choose(15, 4))
 }
@@ -75,7 +75,7 @@ impl Experiment for Age {
         span(extent) + Duration::from_secs(2)
     }
 
-    /// Everything is started once for all trials at a place, in which the series alternate.
+    /// Everything is started once for all trials at a place, and the series alternate there.
     fn is_at_once(&self, _: Extent) -> bool {
         true
     }
@@ -149,7 +149,7 @@ impl Experiment for Age {
     }
 }
 
-/// What one side has done, with the time of each.
+/// The actions of one side, with their times.
 #[derive(Debug, Default)]
 struct Log {
     /// When the write of each number was complete, from 1 on.
@@ -157,7 +157,7 @@ struct Log {
     writes: Vec<Duration>,
 }
 
-/// For how long `got` was no longer the newest when a look began.
+/// How long `got` had not been the newest when a read began.
 fn age(complete: &[Instant], got: u64, began: Instant) -> Duration {
     let newer = complete.get(got as usize);
     newer.map_or(Duration::ZERO, |&newer| {
@@ -165,7 +165,7 @@ fn age(complete: &[Instant], got: u64, began: Instant) -> Duration {
     })
 }
 
-/// Lets one write numbers from 1 on, and another read them, for this long. The number 0 is there already.
+/// Lets one thread write numbers from 1 on, and another read them, for this long. The number 0 is there already.
 fn observe(
     mut write: impl FnMut(u64) -> Result<()> + Send,
     mut read: impl FnMut() -> Result<u64>,
@@ -232,7 +232,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// A client with a thread's own runtime.
+/// A client with its own runtime on a thread.
 struct Desk {
     runtime: Runtime,
     client: Client,
@@ -316,7 +316,7 @@ fn by_rsync(
     span: Duration,
 ) -> Result<Outcome> {
     let place = stand.place(0)?;
-    // A file beside the folder takes the place of the one in it, so that rsync never sees half of one.
+    // A file beside the folder replaces the one in it, so that rsync never sees half of one.
     let source = here.join("age");
     fs::create_dir_all(&source)?;
     let write = |number: u64| {

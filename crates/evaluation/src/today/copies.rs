@@ -1,4 +1,4 @@
-//! Many small files, and a large one: from the first write until two other sites have everything.
+//! Many small files, and a large one: the time from the first write until two other sites have everything.
 //!
 //! What must never enter: how files are written and copied.
 
@@ -25,7 +25,7 @@ use crate::field::{Field, runtime};
 use crate::files::{LocalFolder, Material, NfsFolder};
 use crate::peers;
 
-/// The figure that decides.
+/// The deciding figure.
 const EVERYWHERE: &str = "everywhere_s";
 
 /// The size of a small file in bytes.
@@ -35,10 +35,10 @@ const SMALL: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct Copies;
 
-/// What is written.
+/// The files to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Load {
-    /// This many small files, one after the other.
+    /// This many small files, one after another.
     Small(u64),
     /// One file of this many bytes.
     Large(u64),
@@ -63,7 +63,7 @@ impl Load {
         found.with_context(|| format!("there is no load '{panel}'"))
     }
 
-    /// Names and contents, other ones for every seed.
+    /// Names and contents, different for every seed.
     fn files(self, seed: u64) -> Vec<(String, Material)> {
         let file = |number, length| {
             let material = Material::new(seed << 10 | number, length);
@@ -128,7 +128,7 @@ impl Experiment for Copies {
         Duration::from_secs_f64(2.0 + seconds)
     }
 
-    /// Everything is started once for all trials at a place, in which the series alternate.
+    /// Everything is started once for all trials at a place, and the series alternate there.
     fn is_at_once(&self, _: Extent) -> bool {
         true
     }
@@ -194,7 +194,7 @@ impl Experiment for Copies {
     }
 }
 
-/// Everything that takes part. GlusterFS goes before the sites.
+/// Everything that takes part. GlusterFS is dropped before the sites.
 struct Bench {
     runtime: Runtime,
     mounted: Mounted,
@@ -223,7 +223,7 @@ impl Bench {
         })
     }
 
-    /// Writes at the first site, waits until all have it, and checks.
+    /// Writes at the first site, waits until all sites have the files, and checks.
     fn copy(&mut self, series: &str, load: Load, seed: u64, name: &str) -> Result<Outcome> {
         let files = load.files(seed);
         let copied = match series {
@@ -321,7 +321,7 @@ impl Bench {
         for site in 1..SITES {
             let there = self.stand.local(site)?.join("rsync");
             self.check(&there, files)?;
-            // The next run begins with nothing there.
+            // The next run begins without these files.
             fs::remove_dir_all(&there)?;
             fs::create_dir(&there)?;
         }
@@ -329,7 +329,7 @@ impl Bench {
         Ok(outcome([("written_s", written), (EVERYWHERE, everywhere)]))
     }
 
-    /// Writes all files, one after the other, and returns what that took.
+    /// Writes all files, one after another, and returns the time.
     fn write(&self, folder: &LocalFolder, files: &[(String, Material)]) -> Result<Duration> {
         let began = Instant::now();
         self.runtime.block_on(async {
@@ -365,7 +365,7 @@ fn at_other_sites(work: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
             let ended = thread.join();
             ended.unwrap_or_else(|_| bail!("a copy has died"))
         });
-        // All are waited for, whatever the first says.
+        // Waits for all, whatever the first result is.
         ended.collect::<Vec<_>>().into_iter().collect()
     })
 }

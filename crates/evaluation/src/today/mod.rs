@@ -1,6 +1,6 @@
-//! Beside what people use today: GlusterFS, GridFTP and rsync, over the same links on the same machine, in turns.
+//! Comparison with programs that people use today: GlusterFS, GridFTP and rsync, over the same links on the same machine, in turns.
 //!
-//! What must never enter: favours. Every peer runs as its package ships it, and does the same work on the same bytes.
+//! What must never enter: advantages. Every peer runs as its package ships it, and does the same work on the same bytes.
 
 mod age;
 mod copies;
@@ -25,7 +25,7 @@ use crate::field::Field;
 /// The bandwidth of every link, in bits a second.
 const BANDWIDTH: u64 = 1_000_000_000;
 
-/// Our own series.
+/// The series of Meridian.
 const MERIDIAN: &str = "Meridian, 3 replicas";
 
 /// A volume with a replica at every site.
@@ -34,21 +34,21 @@ const GLUSTER: &str = "GlusterFS, 3 replicas";
 /// Copying after the work.
 const GRIDFTP: &str = "GridFTP";
 
-/// Copying after the work, or again and again.
+/// Copying after the work, or repeatedly.
 const RSYNC: &str = "rsync";
 
-/// The link of a place on the axis, which is a round trip in milliseconds.
+/// The link for a place on the axis, which is a round trip in milliseconds.
 fn link(x: &str) -> Result<LinkSettings> {
     let milliseconds: f64 = x.parse().with_context(|| format!("'{x}' is no time"))?;
     let round_trip = Duration::from_secs_f64(milliseconds / 1000.0);
     Ok(LinkSettings::round_trip(round_trip).bandwidth(BANDWIDTH))
 }
 
-/// Round trips in milliseconds; what is in between is a straight line.
+/// Round trips in milliseconds; in between the curves are straight lines.
 const DISTANCES: &[&str] = &["0.2", "60", "120"];
 
-/// Has jobs measured beside each other: starts everything anew at each place, prepares there what is `ready` for all jobs, and has one job
-/// after the other measured under a name of its own. All servers must run all the time.
+/// Measures jobs side by side: restarts everything at each place, prepares there what is `ready` for all jobs, and measures one job
+/// after another, each under its own name. All servers must run all the time.
 fn at_each_place<T>(
     field: &Field,
     jobs: &[Job],
@@ -74,7 +74,7 @@ fn at_each_place<T>(
     Ok(())
 }
 
-/// Adds how late packets came since these sites were started.
+/// Adds the lateness of packets since these sites were started.
 fn note_lateness(outcome: &mut Outcome, stand: &Stand) -> Result<()> {
     let late = stand.sites.lateness()?.as_secs_f64() * 1e6;
     outcome.insert(LATENESS.to_owned(), late);

@@ -28,7 +28,7 @@ use crate::trace::Trace;
 #[derive(Debug)]
 pub(crate) struct Package;
 
-/// How many steps of the package are played: each costs GlusterFS several round trips.
+/// The number of replayed steps of the package: each costs GlusterFS several round trips.
 fn steps(extent: Extent) -> usize {
     extent.choose(400, 60)
 }
@@ -63,7 +63,7 @@ impl Experiment for Package {
         Duration::from_secs_f64(seconds)
     }
 
-    /// Everything is started once for all trials at a place, in which the series alternate.
+    /// Everything is started once for all trials at a place, and the series alternate there.
     fn is_at_once(&self, _: Extent) -> bool {
         true
     }
@@ -127,7 +127,7 @@ impl Experiment for Package {
     }
 }
 
-/// Plays all phases by system calls in a folder.
+/// Replays all phases by system calls in a folder.
 fn play_calls(trace: &Trace, folder: PathBuf) -> Result<Duration> {
     let mut calls = Calls::begin(trace, folder);
     let mut took = Duration::ZERO;
@@ -137,7 +137,7 @@ fn play_calls(trace: &Trace, folder: PathBuf) -> Result<Duration> {
     Ok(took)
 }
 
-/// Plays all phases where the volume is mounted at the first site, and compares at the last.
+/// Replays all phases in the mounted volume at the first site, and compares at the last.
 fn at_gluster(mounted: &Mounted, trace: &Trace, home: &str, reference: &Path) -> Result<Outcome> {
     let [first, .., last] = &mounted.mounts[..] else {
         bail!("GlusterFS has several sites");
@@ -150,13 +150,13 @@ fn at_gluster(mounted: &Mounted, trace: &Trace, home: &str, reference: &Path) ->
     Ok(outcome([("total_s", took), ("everywhere_s", took)]))
 }
 
-/// Plays all phases at the first replica, and compares at the last.
+/// Replays all phases at the first replica, and compares at the last.
 fn at_set(stand: &Stand, trace: &Trace, home: &str) -> Result<Outcome> {
     let runtime = runtime()?;
     let sites = &stand.sites;
     let first = sites.replicas[0].target();
     make_directory(&first, home)?;
-    // Control that was won for the directory would spare the package its first election.
+    // Control of the directory from before would save the package its first election.
     sites.wait_for_quiet()?;
     let (took, left) = runtime.block_on(async {
         let (client, root) = first.client().await?;

@@ -1,6 +1,6 @@
-//! Three sites with a set of replicas, and the peers that share the sites with it.
+//! Three sites with a set of replicas, and the peers on the same sites.
 //!
-//! What must never enter: what is measured.
+//! What must never enter: the measurements.
 
 use std::path::PathBuf;
 
@@ -13,15 +13,15 @@ use crate::sites::Sites;
 /// Sites, each with a replica.
 pub(super) const SITES: usize = 3;
 
-/// The sites with the set, and a disk for all.
+/// The sites with the set, and a common disk.
 pub(super) struct Stand {
     /// The set.
     pub(super) sites: Sites,
-    /// Goes after the servers.
+    /// Dropped after the servers.
     folder: Folder,
 }
 
-/// GlusterFS at all sites. Must go before the sites do.
+/// GlusterFS at all sites. Must be dropped before the sites.
 pub(super) struct Mounted {
     /// The volume as each site has it mounted.
     pub(super) mounts: Vec<GlusterMount>,
@@ -29,8 +29,8 @@ pub(super) struct Mounted {
 }
 
 impl Stand {
-    /// Starts the set, at sites with these links. A connection that has known a shorter distance would not find out how
-    /// much a longer one carries.
+    /// Starts the set, at sites with these links. A connection that began at a shorter distance would never reach the full
+    /// rate at a longer one.
     pub(super) fn start(field: &Field, link: &LinkSettings) -> Result<Self> {
         let folder = field.folder()?;
         let world = World::new(&["a", "b", "c"], link)?;
@@ -57,7 +57,7 @@ impl Stand {
         places.get(site).context("there is no such site")
     }
 
-    /// Where a site keeps files of its own: an absolute path on the disk that all servers use.
+    /// The folder for a site's own files: an absolute path on the disk that all servers use.
     pub(super) fn local(&self, site: usize) -> Result<PathBuf> {
         let path = self.folder.path().join(format!("local-{site}"));
         std::fs::create_dir_all(&path)?;
@@ -77,7 +77,7 @@ impl Mounted {
         Ok(())
     }
 
-    /// Stops everything in good order.
+    /// Stops everything in an orderly way.
     pub(super) fn stop(self) -> Result<()> {
         drop(self.mounts);
         self.gluster.stop()

@@ -1,6 +1,6 @@
-//! What crosses the WAN for what was written, with the means against it switched off in turn.
+//! The traffic on the WAN per written byte, with the measures against it switched off one at a time.
 //!
-//! What must never enter: how long things took.
+//! What must never enter: times.
 
 mod work;
 
@@ -20,10 +20,10 @@ use crate::replay::Pauses;
 use crate::ssh_build::stands::{Beside, Setup, Stands};
 use crate::ssh_build::sweep::side_by_side;
 
-/// From one site to the other and back.
+/// The round trip between the sites.
 const ROUND_TRIP: Duration = Duration::from_millis(120);
 
-/// Names, and lines of a configuration. What rests for no time is sent before it can be overwritten or removed.
+/// Names, and lines of a configuration. Without resting, data is sent before it can be overwritten or removed.
 const VARIANTS: [(&str, &str); 4] = [
     ("as by default", ""),
     ("no merging", "[replication]\nmerging = false\n"),
@@ -35,10 +35,10 @@ const VARIANTS: [(&str, &str); 4] = [
 const BUILD: &str = "SSH-Build";
 const BUILD_THINKING: &str = "SSH-Build, thinking";
 
-/// How many plays with pauses go on at the same time: three trials of each variant.
+/// The number of parallel replays with pauses: three trials of each variant.
 const SIDE_BY_SIDE: usize = 3 * VARIANTS.len();
 
-/// How many steps a quick run plays.
+/// The number of steps in a quick run.
 const QUICK_STEPS: usize = 600;
 
 /// The comparison.
@@ -185,7 +185,7 @@ fn one(stands: &mut Stands<'_>, field: &Field, point: &Point) -> Result<Outcome>
         },
         steps: field.extent.choose(usize::MAX, QUICK_STEPS),
         beside: match point.x.as_str() {
-            // What crosses does not depend on how busy the machine is.
+            // The traffic does not depend on the load of the machine.
             BUILD_THINKING => Beside::Everything { round_trips: 0 },
             _ => Beside::Nothing,
         },

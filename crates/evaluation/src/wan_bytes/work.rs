@@ -1,4 +1,4 @@
-//! Small pieces of work that write more than remains.
+//! Small pieces of work that write more than what remains.
 //!
 //! What must never enter: how the servers are configured.
 
@@ -14,22 +14,22 @@ use crate::field::runtime;
 use crate::replay::Text;
 use crate::sites::Sites;
 
-/// The size of what is written at once.
+/// The size of one write.
 const PIECE: usize = 16 << 10;
 
-/// From one step to the next.
+/// The interval between steps.
 const PACE: Duration = Duration::from_millis(40);
 
-/// How many steps.
+/// The number of steps.
 const STEPS: usize = 60;
 
-/// After how many further files a temporary one is removed.
+/// A temporary file is removed after this number of further files.
 const KEPT: usize = 2;
 
 /// A piece of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
-    /// One file is written anew again and again, at the same place.
+    /// One file is overwritten repeatedly, at the same place.
     Rewriting,
     /// One file grows.
     Growing,
@@ -37,15 +37,15 @@ pub(super) enum Work {
     Temporary,
 }
 
-/// Each once.
+/// All pieces of work.
 pub(super) const ALL: [Work; 3] = [Work::Rewriting, Work::Growing, Work::Temporary];
 
-/// Everything that decides about results.
+/// All settings that affect results.
 pub(super) fn settings() -> String {
     format!("{PIECE} {PACE:?} {STEPS} {KEPT}")
 }
 
-/// What the pieces of work are, for people.
+/// A description of the pieces of work.
 pub(super) fn described() -> String {
     format!(
         "Beside the package, {STEPS} steps with {} ms between them, each a WRITE of {} KiB of text and a CLOSE: *rewriting* the same \
@@ -57,7 +57,7 @@ pub(super) fn described() -> String {
 }
 
 impl Work {
-    /// How tables and plots call it.
+    /// Its title in tables and plots.
     pub(super) fn title(self) -> &'static str {
         match self {
             Work::Rewriting => "rewriting",

@@ -1,4 +1,4 @@
-//! Attributes of objects, and what may be done with them.
+//! Attributes of objects, and access to them.
 
 use nfs4::{Attr, Attributes4, Bitmap4, NfsFh4, Stateid4};
 
@@ -25,12 +25,12 @@ pub const STAT: Bitmap4 = Bitmap4::of(&[
     Attr::MountedOnFileid,
 ]);
 
-/// What ACCESS says, in bits of [`nfs4::access`].
+/// The result of ACCESS, in bits of [`nfs4::access`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
     /// The bits asked for that the server can judge.
     pub supported: u32,
-    /// Those of them that are allowed.
+    /// The allowed bits among them.
     pub allowed: u32,
 }
 
@@ -48,7 +48,7 @@ impl Client {
         self.getattr(object, STAT).await
     }
 
-    /// Sets the attributes that are present, and returns which were set. A new size needs the
+    /// Sets the attributes that are present, and returns the set ones. A new size needs the
     /// stateid of an open for writing, or [`Stateid4::ANONYMOUS`].
     pub async fn setattr(
         &self,
@@ -64,7 +64,7 @@ impl Client {
         }
     }
 
-    /// Which of `bits`, of [`nfs4::access`], the caller is allowed.
+    /// The subset of `bits`, of [`nfs4::access`], that the caller is allowed.
     pub async fn access(&self, object: &NfsFh4, bits: u32) -> Result<Access, Error> {
         let request = vec![ops::putfh(object), ops::access(bits)];
         let mut results = self.call(request).await?;

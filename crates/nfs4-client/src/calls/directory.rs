@@ -6,24 +6,24 @@ use crate::client::{Client, take};
 use crate::error::Error;
 use crate::ops;
 
-/// How much of a directory is asked for at once, in bytes of the reply.
+/// The size of a page, in bytes of the reply.
 const PAGE_SIZE: u32 = 128 * 1024;
 
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Where the entries after it begin.
+    /// The cookie after which the next entries begin.
     pub cookie: u64,
     /// Its name.
     pub name: Component4,
-    /// Those of the attributes wanted that the server has.
+    /// The requested attributes that the server has.
     pub attributes: Attributes4,
 }
 
 /// Consecutive entries of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// What the next request must repeat.
+    /// The verifier that the next request must repeat.
     pub verifier: Verifier4,
     /// The entries.
     pub entries: Vec<Entry>,
@@ -32,7 +32,7 @@ pub struct Page {
 }
 
 impl Client {
-    /// Entries of a directory behind `cookie`, which is zero at the beginning as is the verifier,
+    /// Entries of a directory after `cookie`, which is zero at the beginning, like the verifier,
     /// in at most `size` bytes of reply.
     pub async fn readdir_page(
         &self,
@@ -47,7 +47,7 @@ impl Client {
         page(take!(results, Readdir))
     }
 
-    /// All entries of a directory, in as many requests as that takes.
+    /// All entries of a directory, in as many requests as needed.
     pub async fn readdir(&self, directory: &NfsFh4, wanted: Bitmap4) -> Result<Vec<Entry>, Error> {
         let size = PAGE_SIZE.min(self.io_max());
         let mut entries: Vec<Entry> = Vec::new();
@@ -57,7 +57,7 @@ impl Client {
             let page = self
                 .readdir_page(directory, cookie, verifier, size, wanted)
                 .await?;
-            // An empty page that is not the last would be asked for again for ever.
+            // An empty page that is not the last would be requested again for ever.
             if page.entries.is_empty() && !page.is_last {
                 return Err(Error::Unexpected("READDIR"));
             }

@@ -11,7 +11,7 @@ use crate::client::{Client, take};
 use crate::error::Error;
 use crate::ops;
 
-/// An open file: what READ and WRITE need. Nothing happens when it is dropped.
+/// An open file, for READ and WRITE. Nothing happens when it is dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenFile {
     /// The file.
@@ -20,10 +20,10 @@ pub struct OpenFile {
     pub stateid: Stateid4,
 }
 
-/// How a file is opened. Delegations are never asked for.
+/// How a file is opened. Delegations are never requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct How {
-    /// Who opens, in the words of this client.
+    /// The open owner, as this client names it.
     pub owner: Bytes,
     /// Access wanted: bits of [`nfs4::share`].
     pub access: u32,
@@ -94,7 +94,7 @@ impl How {
         Self { deny, ..self }
     }
 
-    /// The OPEN operation for this, with a claim that says which file.
+    /// The OPEN operation for this, with a claim that identifies the file.
     pub fn operation(&self, claim: OpenClaim4) -> ArgOp4 {
         ArgOp4::Open(OpenArgs {
             seqid: 0,
@@ -156,7 +156,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads at most `count` bytes, less at the end of the file or where the server wants so.
+    /// Reads at most `count` bytes; fewer at the end of the file or if the server decides so.
     pub async fn read(&self, file: &OpenFile, offset: u64, count: u32) -> Result<ReadResOk, Error> {
         let read = ops::read(file.stateid, offset, count);
         let mut results = self.call(vec![ops::putfh(&file.handle), read]).await?;
@@ -179,7 +179,7 @@ impl Client {
         }
     }
 
-    /// Writes once. The server may take less than all of it.
+    /// Writes once. The server may write only a part.
     pub async fn write(
         &self,
         file: &OpenFile,
@@ -204,7 +204,7 @@ impl Client {
         }
     }
 
-    /// Writes all of `data`; the verifier of the last part if all parts agree on it.
+    /// Writes all of `data`. Returns the verifier of the last part if all parts have the same.
     async fn write_unstable(
         &self,
         file: &OpenFile,
@@ -234,14 +234,14 @@ impl Client {
     }
 
     /// Makes written data durable; a count of zero means "to the end". Data is safe if the
-    /// verifier is that of the writes.
+    /// verifier equals that of the writes.
     pub async fn commit(&self, file: &NfsFh4, offset: u64, count: u32) -> Result<Verifier4, Error> {
         let request = vec![ops::putfh(file), ops::commit(offset, count)];
         let mut results = self.call(request).await?;
         Ok(take!(results, Commit).writeverf)
     }
 
-    /// Where data, or a hole, begins at `offset` or behind it (RFC 7862, section 15.11).
+    /// The beginning of the next data or hole at or after `offset` (RFC 7862, section 15.11).
     pub async fn seek(
         &self,
         file: &OpenFile,

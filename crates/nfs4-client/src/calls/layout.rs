@@ -1,4 +1,4 @@
-//! Layouts of files: where a client reads and writes past the metadata server (RFC 8881, chapters 12 and 13).
+//! Layouts of files: a client uses them to read and write directly at data servers (RFC 8881, chapters 12 and 13).
 
 use nfs4::{
     ArgOp4, Bitmap4, Deviceid4, FileLayout4, FileLayoutDsAddr4, GetdeviceinfoArgs,
@@ -12,12 +12,12 @@ use crate::client::{Client, take};
 use crate::error::Error;
 use crate::ops;
 
-/// What layouts and addresses may take, in bytes: as much as Linux allows.
+/// The maximum size of layouts and addresses, in bytes: the limit of Linux.
 const BODY_BYTES: u32 = 4096;
 
 impl Client {
-    /// A layout of a whole file, with the stateid that the client's layouts of it go by from now on. `stateid` is that of
-    /// before, or an open.
+    /// A layout of a whole file, with the new stateid of the client's layouts of the file. `stateid` is the earlier one,
+    /// or that of an open.
     pub async fn layout(
         &self,
         file: &NfsFh4,
@@ -62,7 +62,7 @@ impl Client {
         }
     }
 
-    /// Says that a file was written through its layout, up to the byte at `last`.
+    /// Reports that a file was written through its layout, up to the byte at `last`.
     pub async fn commit_layout(
         &self,
         file: &NfsFh4,
@@ -85,7 +85,7 @@ impl Client {
         Ok(take!(results, Layoutcommit))
     }
 
-    /// Gives all layouts of a file back. Returns what is left of them, which is nothing.
+    /// Returns all layouts of a file. The result is what is left of them, which is nothing.
     pub async fn return_layout(
         &self,
         file: &NfsFh4,

@@ -1,4 +1,4 @@
-//! Byte-range locks. A lock that somebody else holds is an answer, not an error.
+//! Byte-range locks. A lock that another owner holds is an answer, not an error.
 
 use bytes::Bytes;
 use nfs4::{
@@ -21,12 +21,12 @@ pub struct Held {
     pub stateid: Stateid4,
 }
 
-/// What became of a wish for a lock.
+/// The result of a lock request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LockAnswer {
     /// It is held.
     Granted(Held),
-    /// This lock is in the way.
+    /// This lock conflicts.
     Denied(Lock4Denied),
 }
 
@@ -92,7 +92,7 @@ impl Client {
         }
     }
 
-    /// The lock that would be in the way of this one, if any.
+    /// The lock that conflicts with this one, if any.
     pub async fn test_lock(
         &self,
         file: &NfsFh4,
@@ -114,7 +114,7 @@ impl Client {
         }
     }
 
-    /// Gives up a range, which may be part of what was locked. The state that remains has a new
+    /// Unlocks a range, which may be part of the locked range. The remaining state has a new
     /// stateid.
     pub async fn unlock(&self, held: &Held, offset: u64, length: u64) -> Result<Held, Error> {
         let locku = ArgOp4::Locku(LockuArgs {
@@ -132,7 +132,7 @@ impl Client {
         })
     }
 
-    /// The last result of a request, whatever it says.
+    /// The last result of a request, whatever its status.
     async fn last_of(&self, request: Vec<ArgOp4>) -> Result<ResOp4, Error> {
         let mut reply = self.compound(request).await?;
         reply.results.pop().ok_or(Error::Status {

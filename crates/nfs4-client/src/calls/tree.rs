@@ -106,7 +106,7 @@ impl Client {
         Ok(())
     }
 
-    /// Moves an entry, over one of that name if it is there and of a like kind.
+    /// Moves an entry, and replaces an existing entry of that name and of the same kind.
     pub async fn rename(
         &self,
         from: &NfsFh4,

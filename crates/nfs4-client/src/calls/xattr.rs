@@ -11,7 +11,7 @@ use crate::client::{Client, take};
 use crate::error::Error;
 use crate::ops;
 
-/// How many bytes of names are asked for at once.
+/// The number of bytes of names requested at once.
 const NAMES_SIZE: u32 = 64 * 1024;
 
 impl Client {
@@ -44,7 +44,7 @@ impl Client {
         Ok(())
     }
 
-    /// The names of all extended attributes, in as many requests as that takes.
+    /// The names of all extended attributes, in as many requests as needed.
     pub async fn listxattrs(&self, object: &NfsFh4) -> Result<Vec<Component4>, Error> {
         let mut names = Vec::new();
         let mut cookie = 0;

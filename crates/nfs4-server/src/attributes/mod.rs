@@ -1,8 +1,8 @@
-//! Attributes between the wire and the file system boundary: what objects are shown to have, and what
-//! clients may set (RFC 8881, section 5).
+//! Converts attributes between the wire and the file system boundary: the attributes that clients see, and those that
+//! they may set (RFC 8881, section 5).
 //!
-//! Everything that is decided here follows from values handed in; only the space in a file system is asked
-//! for, and only when a client wants to know it. No operation, handle or permission is decided here.
+//! All decisions here follow from the arguments. Only the free space of a file system is queried, and only when a
+//! client asks for it. What must never enter: decisions about operations, handles or permissions.
 
 mod owner;
 mod setting;
@@ -13,7 +13,7 @@ use nfs4::{Attr, Bitmap4, NfsStat4};
 pub(crate) use setting::{check_mode, to_change, to_set};
 pub(crate) use showing::{AttributeEncoder, of_absent, of_object, unreadable_entry};
 
-/// What clients can read.
+/// The attributes that clients can read.
 const READABLE: Bitmap4 = Bitmap4::of(&[
     Attr::SupportedAttrs,
     Attr::Type,
@@ -67,11 +67,11 @@ const READABLE: Bitmap4 = Bitmap4::of(&[
     Attr::XattrSupport,
 ]);
 
-/// What is told besides of trees that are striped over data servers.
+/// Additional attributes of trees that are striped over data servers.
 const OF_LAYOUTS: Bitmap4 =
     Bitmap4::of(&[Attr::FsLayoutType, Attr::LayoutBlksize, Attr::Mdsthreshold]);
 
-/// What a tree has that is not here (RFC 8881, section 11.4.1).
+/// The attributes of a tree that is not at this server (RFC 8881, section 11.4.1).
 pub(crate) const OF_ABSENT_TREE: Bitmap4 = Bitmap4::of(&[
     Attr::FsLocations,
     Attr::FsLocationsInfo,
@@ -80,8 +80,8 @@ pub(crate) const OF_ABSENT_TREE: Bitmap4 = Bitmap4::of(&[
     Attr::MountedOnFileid,
 ]);
 
-/// What clients can set on an object, when it is made or later. A new object can be given all of it
-/// even by an exclusive create, because the verifier is kept apart from the attributes.
+/// The attributes that clients can set on a new or existing object. Even an exclusive create can set all of them on a
+/// new object, because the verifier is stored separately.
 const SETTABLE: Bitmap4 = Bitmap4::of(&[
     Attr::Size,
     Attr::Mode,
@@ -93,14 +93,14 @@ const SETTABLE: Bitmap4 = Bitmap4::of(&[
     Attr::ModeUmask,
 ]);
 
-/// What can be set and not read (RFC 8881, section 5.5; RFC 8275, section 5).
+/// The attributes that can be set but not read (RFC 8881, section 5.5; RFC 8275, section 5).
 const SET_ONLY: Bitmap4 = Bitmap4::of(&[Attr::TimeAccessSet, Attr::TimeModifySet, Attr::ModeUmask]);
 
-/// What came with minor version 2 (RFC 7862, section 12.2) and its extensions.
+/// The attributes of minor version 2 (RFC 7862, section 12.2) and its extensions.
 const OF_MINOR_VERSION_2: Bitmap4 =
     Bitmap4::of(&[Attr::ChangeAttrType, Attr::ModeUmask, Attr::XattrSupport]);
 
-/// Restricts a set of attributes to those that a minor version has.
+/// Restricts a set of attributes to those of a minor version.
 fn of_minor_version(attributes: Bitmap4, minor_version: u32) -> Bitmap4 {
     if minor_version < 2 {
         attributes - OF_MINOR_VERSION_2
@@ -109,8 +109,8 @@ fn of_minor_version(attributes: Bitmap4, minor_version: u32) -> Bitmap4 {
     }
 }
 
-/// Checks what a GETATTR or READDIR asks for. Attributes that are not supported are no error; they are
-/// left out of the answer (RFC 8881, section 18.7.3).
+/// Checks the attributes of a GETATTR or READDIR. Unsupported attributes are not an error; they are left out of the
+/// answer (RFC 8881, section 18.7.3).
 ///
 /// # Errors
 /// `INVAL` for attributes that can only be set (RFC 8881, section 5.5).
@@ -122,11 +122,10 @@ pub(crate) fn check_readable(request: &Bitmap4) -> Result<(), NfsStat4> {
     }
 }
 
-/// Checks what a VERIFY or NVERIFY compares (RFC 8881, sections 18.15.4 and 18.31.4).
+/// Checks the attributes that a VERIFY or NVERIFY compares (RFC 8881, sections 18.15.4 and 18.31.4).
 ///
 /// # Errors
-/// `INVAL` for attributes that can only be set and for rdattr_error, `ATTRNOTSUPP` for those not
-/// supported.
+/// `INVAL` for attributes that can only be set and for rdattr_error, `ATTRNOTSUPP` for unsupported ones.
 pub(crate) fn check_comparable(compared: &Bitmap4, minor_version: u32) -> Result<(), NfsStat4> {
     if compared.intersects(&SET_ONLY) || compared.contains(Attr::RdattrError) {
         return Err(NfsStat4::Inval);

@@ -1,5 +1,5 @@
-//! Users and groups as text. With AUTH_SYS, numbers are the names that client and server agree on, so
-//! owners travel as decimal digits (RFC 8881, section 5.9). No user database is consulted.
+//! Users and groups as text. With AUTH_SYS, client and server agree on numbers as names, so owners are sent as decimal
+//! digits (RFC 8881, section 5.9). No user database is used.
 
 use nfs4::{NfsStat4, Utf8str};
 use vfs::ROOT_ID;
@@ -7,7 +7,7 @@ use xdr::Writer;
 
 use crate::namespace::NOBODY_ID;
 
-/// The id that POSIX keeps for "no such id", as in `chown(2)`.
+/// The id that POSIX reserves for "no such id", as in `chown(2)`.
 const NO_ID: u32 = u32::MAX;
 
 /// The most digits of an id.
@@ -28,8 +28,8 @@ pub(super) fn write_text_of(mut id: u32, w: &mut Writer) {
     w.opaque(&digits[first..]);
 }
 
-/// The id that a text stands for: decimal digits without leading zeros, or `root` or `nobody`. Nobody tells the server
-/// which domain is its own, so a name in any domain is somebody else's: `root@example.org` is not this server's root.
+/// Parses an id: decimal digits without leading zeros, or `root` or `nobody`. The server does not know its own domain,
+/// so it refuses names in any domain: `root@example.org` is not this server's root.
 ///
 /// # Errors
 /// `BADOWNER` for everything else (RFC 8881, sections 5.9 and 15.1.15.2).

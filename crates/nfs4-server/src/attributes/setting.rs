@@ -1,4 +1,4 @@
-//! What clients ask to be set, checked and put into words of the file system boundary.
+//! Checks the attributes that clients want to set, and converts them for the file system boundary.
 
 use nfs4::attributes::{ModeUmask4, Settime4};
 use nfs4::{Attributes4, Bitmap4, Fattr4, NfsStat4, Nfstime4};
@@ -6,18 +6,17 @@ use vfs::{SetAttributes, SetTime, Timestamp, permission};
 
 use super::{READABLE, SETTABLE, of_minor_version, owner};
 
-/// Permission bits that a umask can take away.
+/// Permission bits that a umask can remove.
 const UMASK_BITS: u32 = 0o777;
 
 /// Nanoseconds in a second; a time has fewer (RFC 8881, section 3.3.1).
 const SECOND: u32 = 1_000_000_000;
 
-/// The attributes of a new object, and which these are. Gives `mode_umask` its effect: there are no
-/// default ACLs, so the umask always counts (RFC 8275, section 5).
+/// The attributes of a new object, and the set of them. Applies `mode_umask`: there are no default ACLs, so the umask
+/// always counts (RFC 8275, section 5).
 ///
 /// # Errors
-/// `ATTRNOTSUPP` for attributes that are not supported, `INVAL` for those that can only be read and for
-/// values that mean nothing, `BADOWNER`, `BADXDR`.
+/// `ATTRNOTSUPP` for unsupported attributes, `INVAL` for read-only attributes and invalid values, `BADOWNER`, `BADXDR`.
 pub(crate) fn to_set(
     attributes: &Fattr4,
     minor_version: u32,
@@ -32,7 +31,7 @@ pub(crate) fn to_set(
     Ok((set_of(&values)?, attributes.attrmask))
 }
 
-/// The attributes that an existing object shall get, and which these are.
+/// The attributes to change on an existing object, and the set of them.
 ///
 /// # Errors
 /// Those of [`to_set`]; `INVAL` for `mode_umask` too, which is for new objects only
@@ -71,7 +70,7 @@ fn set_of(values: &Attributes4) -> Result<SetAttributes, NfsStat4> {
     })
 }
 
-/// Refuses bits that the protocol gives no meaning (RFC 8881, section 6.2.4).
+/// Refuses bits without a meaning in the protocol (RFC 8881, section 6.2.4).
 pub(crate) fn check_mode(mode: u32) -> Result<u32, NfsStat4> {
     if mode & !permission::MODE_MASK == 0 {
         Ok(mode)

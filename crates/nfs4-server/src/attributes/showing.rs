@@ -1,4 +1,4 @@
-//! What objects are shown to have, encoded for GETATTR, READDIR and VERIFY.
+//! The attributes of objects, encoded for GETATTR, READDIR and VERIFY.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use crate::ops::IO_BYTES_MAX;
 use crate::places::{Absent, Whereabouts};
 use crate::status::OrStatus;
 
-/// Attributes that tell how much space there is.
+/// Attributes about free and used space.
 const OF_SPACE: Bitmap4 = Bitmap4::of(&[
     Attr::FilesAvail,
     Attr::FilesFree,
@@ -29,19 +29,19 @@ const OF_SPACE: Bitmap4 = Bitmap4::of(&[
     Attr::SpaceTotal,
 ]);
 
-/// Attributes that tell where a tree is.
+/// Attributes about the location of a tree.
 const OF_PLACES: Bitmap4 = Bitmap4::of(&[Attr::FsLocations, Attr::FsLocationsInfo]);
 
 /// Names may hold any bytes (RFC 8881, section 14.4, `FSCHARSET_CAP4_CONTAINS_NON_UTF8`).
 const CONTAINS_NON_UTF8: u32 = 1;
 
-/// Times are kept in nanoseconds.
+/// Times have a resolution of one nanosecond.
 const TIME_DELTA: Nfstime4 = Nfstime4 {
     seconds: 0,
     nseconds: 1,
 };
 
-/// Space in the pseudo file system, which nobody can write to.
+/// Space in the pseudo file system, which is read-only.
 const NO_SPACE: Space = Space {
     total_bytes: 0,
     free_bytes: 0,
@@ -53,7 +53,7 @@ const NO_SPACE: Space = Space {
 /// The attributes of one object of an export, for a request that is served now.
 ///
 /// # Errors
-/// What keeps the file system from telling how much space it has, if that was asked for.
+/// The error of the file system when it is asked for its space.
 pub(crate) async fn of_object(
     compound: &Compound<'_>,
     export: &Export,
@@ -65,8 +65,8 @@ pub(crate) async fn of_object(
         .encode(object))
 }
 
-/// What READDIR says of an entry whose attributes cannot be had, if it was asked to
-/// (RFC 8881, section 18.23.3): the reason, and the directory that `mounted_on` numbers.
+/// The READDIR entry for an object with unreadable attributes, if the client accepts that (RFC 8881, section 18.23.3):
+/// the reason, and the directory with the number `mounted_on`.
 pub(crate) fn unreadable_entry(status: NfsStat4, mounted_on: u64, request: &Bitmap4) -> Fattr4 {
     let values = Attributes4 {
         rdattr_error: Some(status),
@@ -76,7 +76,7 @@ pub(crate) fn unreadable_entry(status: NfsStat4, mounted_on: u64, request: &Bitm
     values.encode(request)
 }
 
-/// The attributes of a tree behind a junction: those that say where it is.
+/// The attributes of a tree behind a junction: its location.
 pub(crate) fn of_absent(junction: &Absent, request: &Bitmap4) -> Fattr4 {
     let places = Whereabouts::of_junction(junction);
     let FsId { major, minor } = junction.fs_id();
@@ -91,23 +91,23 @@ pub(crate) fn of_absent(junction: &Absent, request: &Bitmap4) -> Fattr4 {
     values.encode(request)
 }
 
-/// Encodes the attributes that one request asks for, for any number of objects of one tree. What is asked for is
-/// looked at once; for each object only what differs between objects is encoded.
+/// Encodes the attributes of one request, for any number of objects of one tree. The request is analysed once; for each
+/// object only the values that differ are encoded.
 pub(crate) struct AttributeEncoder {
-    /// What is wanted and supported.
+    /// The requested and supported attributes.
     mask: Bitmap4,
     /// How to encode the values, in the order of their numbers.
     pieces: Vec<Piece>,
-    /// Encoded values that all objects of the tree share.
+    /// Encoded values that are the same for all objects of the tree.
     shared: Bytes,
     tree: Tree,
 }
 
-/// How objects of a tree are named.
+/// How objects of a tree are numbered.
 enum Tree {
     Export {
         fs_id: FsId,
-        /// The number of the directory that the root covers, unless that is nowhere to be seen.
+        /// The number of the directory that the root covers, if the name space contains one.
         covered: Option<u64>,
     },
     Pseudo,
@@ -117,14 +117,14 @@ enum Tree {
 enum Piece {
     /// Bytes of [`AttributeEncoder::shared`].
     Shared(Range<usize>),
-    /// The value that each object has for itself.
+    /// The individual value of each object.
     Own(WriteOwn),
 }
 
 /// Appends the value of one attribute of an object.
 type WriteOwn = fn(&Tree, &Attributes, &mut Writer);
 
-/// What each object has for itself.
+/// The attributes with individual values.
 const OWN: &[(Attr, WriteOwn)] = &[
     (Attr::Type, |_, object, w| w.write(&type_of(object.kind))),
     (Attr::Change, |_, object, w| w.u64(object.change.0)),
@@ -167,7 +167,7 @@ impl AttributeEncoder {
     /// For objects of an export.
     ///
     /// # Errors
-    /// What keeps the file system from telling how much space it has, if that was asked for.
+    /// The error of the file system when it is asked for its space.
     pub(crate) async fn for_export(
         compound: &Compound<'_>,
         export: &Export,
@@ -235,7 +235,7 @@ impl AttributeEncoder {
             cansettime: Some(false),
             maxfilesize: Some(0),
             maxlink: Some(u32::MAX),
-            // It is a hash of the exports, so it does not grow.
+            // The value is a hash of the exports, so it does not grow.
             change_attr_type: Some(ChangeAttrType4::Undefined),
             xattr_support: Some(false),
             fs_locations: places.as_ref().map(Whereabouts::fs_locations),
@@ -246,7 +246,7 @@ impl AttributeEncoder {
         AttributeEncoder::new(wanted, &values, Tree::Pseudo)
     }
 
-    /// `shared` is what all objects of the tree have in common.
+    /// `shared` has the common values of all objects of the tree.
     fn new(wanted: Bitmap4, shared: &Attributes4, tree: Tree) -> AttributeEncoder {
         let mut encoder = AttributeEncoder {
             mask: Bitmap4::EMPTY,
@@ -275,14 +275,14 @@ impl AttributeEncoder {
         encoder
     }
 
-    /// Roughly the bytes that the attributes of one object take.
+    /// The approximate size of the attributes of one object in bytes.
     pub(crate) fn estimated_bytes(&self) -> usize {
         const MASK_BYTES: usize = 16;
         const BYTES_AN_ATTRIBUTE: usize = 10;
         MASK_BYTES + BYTES_AN_ATTRIBUTE * self.mask.len()
     }
 
-    /// The attributes asked for, as far as they are supported.
+    /// The requested attributes that are supported.
     pub(crate) fn encode(&self, object: &Attributes) -> Fattr4 {
         let mut w = Writer::with_capacity(self.estimated_bytes());
         self.write_values(object, &mut w);
@@ -292,14 +292,14 @@ impl AttributeEncoder {
         }
     }
 
-    /// Appends what [`encode`](Self::encode) returns.
+    /// Appends the result of [`encode`](Self::encode).
     pub(crate) fn write(&self, object: &Attributes, w: &mut Writer) {
         w.write(&self.mask);
         let length = w.mark();
         w.length(0);
         let values = w.mark();
         self.write_values(object, w);
-        // Every value has a multiple of four bytes, so nothing is padded.
+        // The length of every value is a multiple of four, so there is no padding.
         w.patch_u32(length, w.written_since(values) as u32);
     }
 
@@ -313,7 +313,7 @@ impl AttributeEncoder {
     }
 }
 
-/// The number of the directory that a root covers, and of every other object itself.
+/// For a root, the number of the directory that it covers; for every other object its own number.
 fn mounted_on(tree: &Tree, id: ObjectId) -> u64 {
     match tree {
         Tree::Export {
@@ -324,7 +324,7 @@ fn mounted_on(tree: &Tree, id: ObjectId) -> u64 {
     }
 }
 
-/// What all objects of a tree have in common, and all trees too or nearly so.
+/// The values that all objects of a tree share, and almost all trees too.
 fn of_any_tree(fs_id: FsId, space: &Space, lease_seconds: u32) -> Attributes4 {
     Attributes4 {
         fh_expire_type: Some(fh_expire::PERSISTENT),
@@ -335,7 +335,7 @@ fn of_any_tree(fs_id: FsId, space: &Space, lease_seconds: u32) -> Attributes4 {
         }),
         unique_handles: Some(true),
         lease_time: Some(lease_seconds),
-        // What can be shown at all has no error; see `unreadable_entry`.
+        // A readable object has no error; see `unreadable_entry`.
         rdattr_error: Some(NfsStat4::Ok),
         aclsupport: Some(0),
         case_insensitive: Some(false),
@@ -358,7 +358,7 @@ fn of_any_tree(fs_id: FsId, space: &Space, lease_seconds: u32) -> Attributes4 {
     }
 }
 
-/// What a tree has whose files are striped over data servers (RFC 8881, section 5.12).
+/// Adds the attributes of a tree with files that are striped over data servers (RFC 8881, section 5.12).
 fn of_layouts(properties: LayoutProperties, values: Attributes4) -> Attributes4 {
     let hints = properties.threshold.map(|bytes| {
         let bytes = bytes.to_be_bytes();

@@ -8,10 +8,10 @@ use crate::compound::Compound;
 use crate::handle::Handle;
 use crate::pseudo;
 
-/// Bits that came with extended attributes, for minor version 2.
+/// The bits for extended attributes, for minor version 2.
 const OF_XATTRS: u32 = XAREAD | XAWRITE | XALIST;
 
-/// Bits that stand for changes.
+/// The bits for changes.
 const OF_CHANGES: u32 = MODIFY | EXTEND | DELETE | XAWRITE;
 
 pub(crate) async fn access(
@@ -36,7 +36,7 @@ pub(crate) async fn access(
     }
 }
 
-/// Which of the bits `asked` mean something for the object, and which of these are granted.
+/// The bits of `asked` that apply to the object, and those of them that are granted.
 fn answer(asked: u32, who: &Credentials, object: &Attributes, read_only: bool) -> AccessResOk {
     let supported = asked & meaningful(object.kind);
     let mut access = supported & granted(who, object);
@@ -46,9 +46,8 @@ fn answer(asked: u32, who: &Credentials, object: &Attributes, read_only: bool) -
     AccessResOk { supported, access }
 }
 
-/// LOOKUP and DELETE are about directories, EXECUTE is about files (RFC 8881, section 18.1.3), and both
-/// have extended attributes. Whether an object can be deleted depends on its directory, and so is not
-/// answered for the object.
+/// LOOKUP and DELETE apply to directories, EXECUTE applies to files (RFC 8881, section 18.1.3), and both have extended
+/// attributes. Whether an object can be deleted depends on its directory, so it is not answered for the object.
 fn meaningful(kind: ObjectKind) -> u32 {
     let always = READ | MODIFY | EXTEND;
     match kind {
@@ -69,7 +68,7 @@ fn granted(who: &Credentials, object: &Attributes) -> u32 {
     let reading = allows(permission::READ, READ | XAREAD | XALIST);
     let writing = allows(permission::WRITE, XAWRITE);
     let others = if object.is_directory() {
-        // Entries can be changed only by those who can also find them.
+        // Changing entries requires the right to look them up.
         allows(permission::EXECUTE, LOOKUP)
             | allows(
                 permission::WRITE | permission::EXECUTE,

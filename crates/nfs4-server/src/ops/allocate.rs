@@ -1,4 +1,4 @@
-//! ALLOCATE: storage is reserved for part of a file (RFC 7862, section 15.1).
+//! ALLOCATE: reserves storage for a part of a file (RFC 7862, section 15.1).
 
 use nfs4::{AllocateArgs, NfsStat4};
 
@@ -22,7 +22,7 @@ pub(crate) async fn allocate(
         .map_err(status_of_io)
 }
 
-/// The extent of an ALLOCATE or DEALLOCATE: not empty, its end within what a file can hold.
+/// The extent of an ALLOCATE or DEALLOCATE: not empty, with an end within the maximum file size.
 pub(super) fn extent(offset: u64, length: u64) -> Result<vfs::Extent, NfsStat4> {
     let end = offset
         .checked_add(length)

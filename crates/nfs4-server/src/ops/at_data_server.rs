@@ -1,5 +1,5 @@
-//! The operations of a service that is a data server (RFC 8881, section 13.6): sessions as everywhere, and READ, WRITE and COMMIT of
-//! what a handle is good for. GETATTR tells little, for clients that ask it in the same COMPOUND. All else is not supported.
+//! The operations of a data server (RFC 8881, section 13.6): the usual sessions, and READ, WRITE and COMMIT as far as the handle allows. GETATTR has few
+//! attributes, for clients that send it in the same COMPOUND. Nothing else is supported.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::compound::Compound;
 use crate::data_server::{DataServer, NotServed, Shown};
 use crate::reply;
 
-/// What GETATTR knows.
+/// The attributes of GETATTR.
 const READABLE: Bitmap4 = Bitmap4::of(&[
     Attr::SupportedAttrs,
     Attr::Type,
@@ -69,12 +69,12 @@ fn status_of(reason: NotServed) -> NfsStat4 {
     }
 }
 
-/// The handle that PUTFH has brought.
+/// The handle from PUTFH.
 fn current(compound: &Compound<'_>) -> Result<Bytes, NfsStat4> {
     compound.contents.clone().ok_or(NfsStat4::NoFileHandle)
 }
 
-/// The handle as the client shows it.
+/// The handle with the identification of the connection.
 fn shown<'h>(compound: &Compound<'_>, handle: &'h Bytes) -> Result<Shown<'h>, NfsStat4> {
     let connected = compound.service.connected(compound.connection.id());
     Ok(Shown {
@@ -110,7 +110,7 @@ async fn read(
         .await;
     let data = data.map_err(status_of)?;
     compound.service.observer.bytes_read(data.len() as u64);
-    // Where the file ends only the metadata server knows.
+    // Only the metadata server knows where the file ends.
     Ok(ReadResOk { eof: false, data })
 }
 

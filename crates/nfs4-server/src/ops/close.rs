@@ -17,10 +17,10 @@ pub(crate) async fn close(
     let _gate = service.gates.pass(session.client, file).await;
     let open = service.state().open_file(session.client, &stateid, file)?;
     let _ending = service.end_uses(&open, Share::default()).await;
-    // What was written past this server shows before the file counts as closed.
+    // Writes that went directly to data servers must be visible before the file counts as closed.
     let layout = service.state().layout_without(&open, None);
     service.release(layout.into_iter().collect()).await;
-    // The file system answers when what closing promises holds; until then the open stays.
+    // The file system answers when the guarantees of closing hold. Until then the open stays.
     service
         .file_system(file)
         .close(file.object, &open.owner)

@@ -1,4 +1,4 @@
-//! CREATE: makes anything but a regular file (RFC 8881, section 18.4).
+//! CREATE: creates any object except a regular file (RFC 8881, section 18.4).
 
 use nfs4::{Attr, Bitmap4, CreateArgs, CreateResOk, CreateType4, NfsStat4};
 use vfs::{Error, NewObject, ObjectKind, SetAttributes};
@@ -9,7 +9,7 @@ use crate::attributes::to_set;
 use crate::compound::Compound;
 use crate::handle::Handle;
 
-/// The longest target of a symbolic link, in bytes, as on Linux local file systems.
+/// The maximum size of a symbolic link's target in bytes, as in local file systems of Linux.
 const TARGET_BYTES_MAX: usize = 4095;
 
 pub(crate) async fn create(
@@ -29,7 +29,7 @@ pub(crate) async fn create(
             compound.learn(&object, created.attributes);
             (object.id, created.directory)
         }
-        // A repeat is answered as the request was; what follows finds that the object is gone.
+        // A repeated request gets the original answer; later operations find that the object is gone.
         Err(Error::Removed { object, directory }) => (object, directory),
         Err(error) => return Err(status_in_directory(error)),
     };
@@ -40,8 +40,8 @@ pub(crate) async fn create(
     })
 }
 
-/// Leaves out what the new object cannot have: a size that is chosen, and the mode of a symbolic link. The
-/// reply tells that it was not set.
+/// Removes attributes that the new object cannot have: a size, and the mode of a symbolic link. The reply shows that
+/// they were not set.
 fn meaningful(
     (mut set, mut attrset): (SetAttributes, Bitmap4),
     new: &NewObject,

@@ -1,4 +1,4 @@
-//! CREATE_SESSION: a client record is confirmed and gets a session (RFC 8881, section 18.36).
+//! CREATE_SESSION: confirms a client record and creates a session (RFC 8881, section 18.36).
 
 use nfs4::{
     CallbackSecParms4, ChannelAttrs4, CreateSessionArgs, CreateSessionResOk, NfsStat4,
@@ -12,7 +12,7 @@ use crate::compound::Compound;
 use crate::service::Service;
 use crate::state::{BackChannel, ClientId, CreateSession, SessionChannel};
 
-/// What is told of too many clients, once and then in sums.
+/// Logs that there are too many clients once, and later with a count.
 static CROWDED: Throttle = Throttle::new();
 const TOO_MANY: throttle::Subject = ("clients have to go for others", 0);
 
@@ -25,7 +25,7 @@ pub(crate) async fn create_session(
     }
     let service = compound.service;
     let credentials = callback_credentials(&args.sec_parms);
-    // What cannot be called is not promised to be.
+    // The server does not announce a back channel that it cannot use.
     let use_for_back_channel = args.flags & flag::CONN_BACK_CHAN != 0 && credentials.is_some();
     let request = CreateSession {
         client: ClientId(args.clientid),
@@ -53,7 +53,7 @@ pub(crate) async fn create_session(
     }
     compound.see_off(departures).await;
     let (created, departure) = service.state().create_session(&request, service.now())?;
-    // The old incarnation's opens and locks must be gone before the new one meets them.
+    // The opens and locks of the old incarnation must be gone before the new one meets them.
     compound.see_off(departure).await;
     Ok(CreateSessionResOk {
         sessionid: created.session,
@@ -64,8 +64,7 @@ pub(crate) async fn create_session(
     })
 }
 
-/// Which wishes of a client are granted. That requests are answered after a restart as they were before is granted when all
-/// file systems keep what requests have done.
+/// The requested flags that are granted. Persistent replies are granted when all file systems record requests.
 fn granted(wanted: u32, back_channel_bound: bool, service: &Service) -> u32 {
     let mut exports = service.namespace.exports().iter();
     let persists = exports.all(|export| export.file_system.keeps_requests());
@@ -77,8 +76,8 @@ fn granted(wanted: u32, back_channel_bound: bool, service: &Service) -> u32 {
     back_channel | if persists { wanted & flag::PERSIST } else { 0 }
 }
 
-/// The credentials to call a client back with: the first that it offers and the server can send. A client
-/// that says nothing gets AUTH_NONE.
+/// The credentials for calls to a client: the first of its offers that the server can send. A client without offers
+/// gets AUTH_NONE.
 pub(super) fn callback_credentials(parameters: &[CallbackSecParms4]) -> Option<Credentials> {
     if parameters.is_empty() {
         return Some(Credentials::None);

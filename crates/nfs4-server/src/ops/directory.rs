@@ -1,5 +1,4 @@
-//! What the operations on names in directories share: names, changes, and the errors that a wrong kind
-//! of filehandle earns.
+//! Shared by the operations on names in directories: names, changes, and the errors for a filehandle of the wrong kind.
 
 use nfs4::{ChangeInfo4, Component4, NfsStat4};
 use vfs::{DirectoryChange, Error, Name, ObjectKind};
@@ -7,7 +6,7 @@ use vfs::{DirectoryChange, Error, Name, ObjectKind};
 use crate::handle::ObjectHandle;
 use crate::status::{status_of, status_of_name};
 
-/// The name that a client sent.
+/// The name from a client.
 ///
 /// # Errors
 /// `INVAL` for none, `NAMETOOLONG`, `BADNAME` for `.` and `..`, `BADCHAR`.
@@ -15,7 +14,7 @@ pub(super) fn name(component: Component4) -> Result<Name, NfsStat4> {
     Name::new(component.0).map_err(status_of_name)
 }
 
-/// How a directory, or an object with extended attributes, changed. File systems tell the versions just
+/// The change of a directory, or of an object with extended attributes. File systems report the versions directly
 /// before and after, so the change is atomic.
 pub(super) fn change_info(change: DirectoryChange) -> ChangeInfo4 {
     ChangeInfo4 {
@@ -34,8 +33,7 @@ pub(super) fn status_in_directory(error: Error) -> NfsStat4 {
     }
 }
 
-/// The status of LOOKUP and LOOKUPP, which tell symbolic links from other objects that are no directory
-/// (RFC 8881, section 15.2).
+/// The status of LOOKUP and LOOKUPP, which have a separate error for symbolic links (RFC 8881, section 15.2).
 pub(super) async fn status_of_lookup(error: Error, directory: &ObjectHandle) -> NfsStat4 {
     if error != Error::NotDirectory {
         return status_of(&error);

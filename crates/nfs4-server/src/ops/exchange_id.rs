@@ -24,7 +24,7 @@ pub(crate) async fn exchange_id(
     }
     match args.state_protect {
         StateProtect4A::None => {}
-        // Both need RPCSEC_GSS underneath, which this server does not speak.
+        // Both need RPCSEC_GSS, which this server does not support.
         StateProtect4A::MachCred(_) => return Err(NfsStat4::Inval),
         StateProtect4A::Ssv(_) => return Err(NfsStat4::EncrAlgUnsupp),
     }
@@ -51,7 +51,7 @@ pub(crate) async fn exchange_id(
     };
     let role = match service.data_server {
         Some(_) => exchgid::USE_PNFS_DS,
-        // A client that says which roles it knows is given none but these (RFC 8881, section 13.1).
+        // A client that lists roles gets no others (RFC 8881, section 13.1).
         None if service.offers_layouts() && wants_layouts(args.flags) => exchgid::USE_PNFS_MDS,
         None => exchgid::USE_NON_PNFS,
     };
@@ -76,13 +76,13 @@ pub(crate) async fn exchange_id(
     })
 }
 
-/// Whether a client with these flags may use the server for layouts: it says so, or nothing at all.
+/// Whether a client with these flags may use the server for layouts: it says so, or sets no flag for a role.
 fn wants_layouts(flags: u32) -> bool {
     let roles = flags & exchgid::MASK_PNFS;
     roles == 0 || roles & exchgid::USE_PNFS_MDS != 0
 }
 
-/// What a client calls its implementation, cut to a length that fits a status display.
+/// The client's name for its implementation, cut for a status display.
 fn implementation_name(implementation: &NfsImplId4) -> String {
     String::from_utf8_lossy(&implementation.name.0)
         .chars()

@@ -1,4 +1,4 @@
-//! FREE_STATEID: a client lets go of a lock state it no longer needs (RFC 8881, section 18.38).
+//! FREE_STATEID: a client releases a lock state that it no longer needs (RFC 8881, section 18.38).
 
 use nfs4::{FreeStateidArgs, NfsStat4};
 

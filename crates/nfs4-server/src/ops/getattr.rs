@@ -1,4 +1,4 @@
-//! GETATTR: what the current object has (RFC 8881, section 18.7).
+//! GETATTR: the attributes of the current object (RFC 8881, section 18.7).
 
 use nfs4::{Bitmap4, Fattr4, GetattrArgs, GetattrResOk, NfsStat4};
 
@@ -17,7 +17,7 @@ pub(crate) async fn getattr(
     Ok(GetattrResOk { obj_attributes })
 }
 
-/// The attributes of the current object, those of `request` that are supported.
+/// The attributes of the current object that are in `request` and supported.
 pub(super) async fn current_attributes(
     compound: &mut Compound<'_>,
     request: &Bitmap4,
@@ -31,7 +31,7 @@ pub(super) async fn current_attributes(
             let attributes = compound.attributes(&object).await?;
             of_object(compound, &object.export, &attributes, request).await
         }
-        // What else there could be was answered with MOVED.
+        // All other attributes were already answered with MOVED.
         Handle::Absent(junction) => Ok(of_absent(&junction, request)),
     }
 }

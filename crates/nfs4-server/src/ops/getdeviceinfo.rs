@@ -1,4 +1,4 @@
-//! GETDEVICEINFO: where the data servers of a layout are (RFC 8881, section 18.40).
+//! GETDEVICEINFO: the addresses of the data servers of a layout (RFC 8881, section 18.40).
 
 use nfs4::callback::NotifyDeviceidType4;
 use nfs4::{
@@ -10,7 +10,7 @@ use xdr::{Bytes, Writer};
 use crate::compound::Compound;
 use crate::layouts::DeviceId;
 
-/// Bytes of a `device_addr4` besides its body.
+/// The size of a `device_addr4` without its body.
 const FRAME_BYTES: usize = 8;
 
 pub(crate) async fn getdeviceinfo(
@@ -20,7 +20,7 @@ pub(crate) async fn getdeviceinfo(
     match device_info(compound, args).await {
         Ok((body, notification)) => {
             let size = FRAME_BYTES + body.len().next_multiple_of(4);
-            // Without space for anything, only what to be told of is settled (RFC 8881, section 18.40.3).
+            // With no space for a body, only the notifications are set (RFC 8881, section 18.40.3).
             if args.maxcount != 0 && size > args.maxcount as usize {
                 return GetdeviceinfoRes::TooSmall(u32::try_from(size).unwrap_or(u32::MAX));
             }
@@ -62,7 +62,7 @@ async fn device_info(
     Ok((writer.into_bytes(), notification))
 }
 
-/// The addresses of each data server of a device, whatever export it is of.
+/// The addresses of each data server of a device, of any export.
 async fn servers_of(compound: &Compound<'_>, device: DeviceId) -> Option<Vec<MultipathList4>> {
     let exports = compound.service.namespace.exports();
     for layouts in exports.iter().filter_map(|export| export.layouts.as_ref()) {

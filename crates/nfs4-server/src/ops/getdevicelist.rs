@@ -25,7 +25,7 @@ pub(crate) async fn getdevicelist(
     if args.maxdevices == 0 {
         return Err(NfsStat4::Inval);
     }
-    // The cookie counts devices, which is good as long as they are the same.
+    // The cookie is a count of devices, which is valid while the devices stay the same.
     if args.cookie != 0 && args.cookieverf != Verifier4(verifier) {
         return Err(NfsStat4::NotSame);
     }

@@ -21,7 +21,7 @@ pub(crate) async fn getxattr(
     Ok(GetxattrResOk { value })
 }
 
-/// The name of an extended attribute as a client sent it.
+/// The name of an extended attribute from a client.
 pub(super) fn xattr_name(component: Component4) -> Result<XattrName, NfsStat4> {
     XattrName::new(component.0).map_err(status_of_name)
 }

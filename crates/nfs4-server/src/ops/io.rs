@@ -1,4 +1,4 @@
-//! What READ, WRITE and the other operations on data share: by which right they happen.
+//! Shared by READ, WRITE and the other operations on data: the right to perform them.
 
 use nfs4::{NfsStat4, StableHow4, Stateid4, Verifier4, WriteResOk};
 use vfs::{AccessCheck, Credentials, Error, Stability, Written};
@@ -9,18 +9,18 @@ use crate::state::{Resolved, StateidUse};
 use crate::status::status_of;
 use crate::uses::Use;
 
-/// Largest READ or WRITE, in bytes; also announced as the attributes maxread and maxwrite.
+/// The largest READ or WRITE in bytes; also reported as the attributes maxread and maxwrite.
 pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;
 
-/// Whether the caller's open, or else the mode bits, decide about I/O.
+/// Whether the caller's open or the mode bits allow I/O.
 pub(super) enum Right<'s> {
-    /// The open goes on allowing it until this is dropped.
+    /// The open allows it until this is dropped.
     Open {
         _use: Use<'s>,
     },
     ModeBits,
-    /// The caller has an open that does not allow it. Clients that fill whole pages read back what they opened for writing
-    /// (RFC 8881, section 9.1.2), which is granted to a caller that could open the file for reading as well.
+    /// The caller has an open that does not allow it. Clients that write whole pages read from files that they opened
+    /// for writing (RFC 8881, section 9.1.2). This is granted if the caller could also open the file for reading.
     ModeBitsBesidesOpen,
 }
 
@@ -32,7 +32,7 @@ impl Right<'_> {
         }
     }
 
-    /// The status of an operation that was refused, or failed, under this right.
+    /// The status of an operation that was refused, or that failed, under this right.
     pub(super) fn status(&self, error: Error) -> NfsStat4 {
         match (self, error) {
             (Right::ModeBitsBesidesOpen, Error::AccessDenied) => NfsStat4::OpenMode,
@@ -41,8 +41,8 @@ impl Right<'_> {
     }
 }
 
-/// The status of an operation on data. What another open denies has a status of its own here; SHARE_DENIED
-/// is for OPEN alone (RFC 8881, sections 9.7 and 15.2).
+/// The status of an operation on data. A conflict with another open's deny mode has a separate status here;
+/// SHARE_DENIED is only for OPEN (RFC 8881, sections 9.7 and 15.2).
 pub(super) fn status_of_io(error: Error) -> NfsStat4 {
     match error {
         Error::ShareDenied => NfsStat4::Locked,
@@ -72,14 +72,14 @@ pub(super) fn right<'s>(
         Resolved::Open(key) => Ok(Right::Open {
             _use: service.use_begun(key, wanted),
         }),
-        // Somebody may yet reclaim an open that denies this.
+        // Another client may still reclaim an open that denies this.
         _ if in_grace || object.export.file_system.others_reclaim() => Err(NfsStat4::Grace),
         Resolved::Anonymous | Resolved::ReadBypass => Ok(Right::ModeBits),
         Resolved::WriteOnly => Ok(Right::ModeBitsBesidesOpen),
     }
 }
 
-/// How stable a WRITE is to be.
+/// The required stability of a WRITE.
 pub(super) fn stability(asked: StableHow4) -> Stability {
     match asked {
         StableHow4::Unstable => Stability::Unstable,

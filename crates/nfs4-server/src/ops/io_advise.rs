@@ -1,5 +1,5 @@
-//! IO_ADVISE: hints about how a file will be used (RFC 7862, section 15.5). None is followed, which the
-//! empty answer says.
+//! IO_ADVISE: hints about the future use of a file (RFC 7862, section 15.5). The empty answer says that none is
+//! followed.
 
 use nfs4::{Bitmap4, IoAdviseArgs, IoAdviseResOk, NfsStat4};
 

@@ -1,4 +1,4 @@
-//! LAYOUTCOMMIT: a client says what it has written at data servers (RFC 8881, section 18.42).
+//! LAYOUTCOMMIT: a client reports what it has written at data servers (RFC 8881, section 18.42).
 
 use nfs4::{LayoutcommitArgs, LayoutcommitResOk, NfsStat4};
 
@@ -16,8 +16,7 @@ pub(crate) async fn layoutcommit(
         None => None,
     };
     if args.reclaim {
-        // The home asks the data servers for what was written before a restart, no matter which
-        // client says it.
+        // The home asks the data servers for writes before a restart, whichever client reports them.
         return match compound.service.state().in_grace() {
             true => Ok(LayoutcommitResOk { newsize: None }),
             false => Err(NfsStat4::NoGrace),

@@ -1,4 +1,4 @@
-//! LAYOUTGET: a client is told where the bytes of a file lie, to read and write them there (RFC 8881, section 18.43).
+//! LAYOUTGET: a client asks where the bytes of a file are, to read and write them there (RFC 8881, section 18.43).
 
 use nfs4::{
     Deviceid4, FileLayout4, Layout4, LayoutContent4, LayoutIomode4, LayoutgetArgs, LayoutgetRes,
@@ -11,7 +11,7 @@ use crate::handle::ObjectHandle;
 use crate::layouts::{FileLayout, LayoutAccess, LayoutHolder, Layouts, NoLayout};
 use crate::state::{LayoutEnd, Release};
 
-/// Bytes of the list of layouts besides the body of the only one.
+/// The size of the list of layouts without the body of its only element.
 const FRAME_BYTES: usize = 4 + (8 + 8 + 4) + (4 + 4);
 
 pub(crate) async fn layoutget(compound: &mut Compound<'_>, args: LayoutgetArgs) -> LayoutgetRes {
@@ -32,12 +32,12 @@ async fn get(compound: &Compound<'_>, args: LayoutgetArgs) -> Result<LayoutgetRe
     let layouts = layouts.ok_or(NfsStat4::LayoutUnavailable)?;
     let access = check(&args)?;
     let stateid = compound.substitute(args.stateid)?;
-    // What the layout rests on stays until it is there.
+    // The state that the layout depends on must stay until the layout is recorded.
     let _gate = service.gates.pass(session.client, object.key()).await;
     let holder = {
         let mut state = service.state();
         if state.in_grace() {
-            // Somebody may yet reclaim what it conflicts with. Clients wait for nobody who says so.
+            // A client may still reclaim conflicting state. With this status clients do not wait.
             return Err(NfsStat4::BadLayout);
         }
         state.begin_layout(session.client, &stateid, object.key(), access)?
@@ -73,7 +73,7 @@ async fn get(compound: &Compound<'_>, args: LayoutgetArgs) -> Result<LayoutgetRe
     })
 }
 
-/// Enters a layout that the home has given. Where its client has given everything back meanwhile, the home hears it once more.
+/// Records a layout from the home. If its client has returned everything in the meantime, tells the home again.
 async fn record(
     compound: &Compound<'_>,
     object: &ObjectHandle,
@@ -89,7 +89,7 @@ async fn record(
     recorded
 }
 
-/// Checks what can be refused without asking anybody.
+/// The checks that need no other server.
 fn check(args: &LayoutgetArgs) -> Result<LayoutAccess, NfsStat4> {
     if args.layout_type != layout_type::NFSV4_1_FILES {
         return Err(NfsStat4::UnknownLayoutType);
@@ -109,7 +109,7 @@ fn check(args: &LayoutgetArgs) -> Result<LayoutAccess, NfsStat4> {
     }
 }
 
-/// The status for a client that gets no layout. Only that of a file that is gone makes the program's I/O fail.
+/// The status for a client without a layout. Only the one for a deleted file makes the application's I/O fail.
 pub(super) fn status_of(reason: NoLayout) -> NfsStat4 {
     match reason {
         NoLayout::Recalled => NfsStat4::RecallConflict,
@@ -124,7 +124,7 @@ fn body_of(layout: &FileLayout) -> Bytes {
     let mut writer = Writer::new();
     writer.write(&FileLayout4 {
         deviceid: Deviceid4(layout.device.0),
-        // Sparse, and COMMIT goes to the data servers: no flags.
+        // Sparse packing, and COMMIT goes to the data servers: no flags.
         util: layout.stripe_unit & nfs4::file_layout_util::STRIPE_UNIT_SIZE,
         first_stripe_index: layout.first_index,
         pattern_offset: 0,
@@ -133,7 +133,7 @@ fn body_of(layout: &FileLayout) -> Bytes {
     writer.into_bytes()
 }
 
-/// Who gives layouts of the files around the current one.
+/// The source of layouts for the tree of the current file.
 pub(super) fn layouts_here(
     compound: &Compound<'_>,
     kind: u32,

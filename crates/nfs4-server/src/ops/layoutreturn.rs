@@ -1,4 +1,4 @@
-//! LAYOUTRETURN: a client gives layouts back (RFC 8881, section 18.44).
+//! LAYOUTRETURN: a client returns layouts (RFC 8881, section 18.44).
 
 use nfs4::{
     LayoutIomode4, Layoutreturn4, LayoutreturnArgs, LayoutreturnFile4, LayoutreturnResOk, NfsStat4,
@@ -15,7 +15,7 @@ pub(crate) async fn layoutreturn(
     let client = compound.session()?.client;
     let service = compound.service;
     if args.reclaim {
-        // What a client held before a restart has ended with it.
+        // The layouts that a client had before a restart ended with it.
         return match service.state().in_grace() {
             true => Ok(LayoutreturnResOk { stateid: None }),
             false => Err(NfsStat4::NoGrace),
@@ -46,7 +46,7 @@ pub(crate) async fn layoutreturn(
     Ok(LayoutreturnResOk { stateid: None })
 }
 
-/// Gives back what a client has of one file. Returns the stateid of what it keeps.
+/// Returns the client's layouts of one file. Returns the stateid of what it keeps.
 async fn return_file(
     compound: &Compound<'_>,
     file: &LayoutreturnFile4,
@@ -59,7 +59,7 @@ async fn return_file(
         return Err(NfsStat4::Inval);
     }
     let stateid = compound.substitute(file.stateid)?;
-    // Layouts are of whole files, and so is what is given back of them.
+    // Layouts are for whole files, so only whole files are returned.
     let whole = file.offset == 0 && file.length == u64::MAX;
     let service = compound.service;
     let (kept, ended) = {

@@ -1,7 +1,7 @@
-//! What is said to a client that has as many opens or locks as it may have, or whose file has. No status of theirs says that (RFC
-//! 8881, section 15.2), and who was told to wait would wait for what it holds itself.
+//! The answer to a client or a file with the maximum number of opens or locks. The operations have no status for this
+//! (RFC 8881, section 15.2), and a client that is told to wait would wait for its own state.
 //!
-//! What must never enter: how many there may be.
+//! What must never enter: the maximum numbers.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -9,12 +9,12 @@ use std::time::Instant;
 use nfs4::NfsStat4;
 use throttle::Throttle;
 
-/// Like the log itself, one for the whole process.
+/// One for the whole process, like the log itself.
 static TOO_MANY: Throttle = Throttle::new();
 const RANGES: throttle::Subject = ("too many locked ranges", 0);
 const OPENS: throttle::Subject = ("too many opens", 0);
 
-/// One more range cannot be locked, or unlocked.
+/// The status when no further range can be locked or unlocked.
 pub(super) fn too_many_ranges(peer: SocketAddr) -> NfsStat4 {
     if let Some(sum) = TOO_MANY.failed(RANGES, Instant::now()) {
         tracing::warn!(
@@ -25,7 +25,7 @@ pub(super) fn too_many_ranges(peer: SocketAddr) -> NfsStat4 {
     NfsStat4::ServerFault
 }
 
-/// One more open, or one more owner of locks, cannot be had.
+/// The status when no further open or lock owner is possible.
 pub(super) fn too_many_opens(peer: SocketAddr) -> NfsStat4 {
     if let Some(sum) = TOO_MANY.failed(OPENS, Instant::now()) {
         tracing::warn!(
@@ -36,7 +36,7 @@ pub(super) fn too_many_opens(peer: SocketAddr) -> NfsStat4 {
     NfsStat4::ServerFault
 }
 
-/// What is said to a client for which there is no space in the tables.
+/// The status for a client when the tables have no space.
 pub(super) fn no_more_states(status: NfsStat4, peer: SocketAddr) -> NfsStat4 {
     match status {
         NfsStat4::ServerFault => too_many_opens(peer),

@@ -1,4 +1,4 @@
-//! LINK: gives the saved object one more name, in the current directory (RFC 8881, section 18.9).
+//! LINK: adds a name for the saved object in the current directory (RFC 8881, section 18.9).
 
 use nfs4::{LinkArgs, LinkResOk, NfsStat4};
 

@@ -7,7 +7,7 @@ use crate::compound::Compound;
 use crate::handle::ObjectHandle;
 use crate::status::status_of;
 
-/// Bytes of the reply besides the names: cookie, count and end mark.
+/// The size of the reply without the names: cookie, count and end mark.
 const EMPTY_BYTES: usize = 8 + 4 + 4;
 
 pub(crate) async fn listxattrs(
@@ -29,8 +29,8 @@ pub(crate) async fn listxattrs(
     })
 }
 
-/// A page whose encoding takes at most `space` bytes. File systems count names without their padding, so
-/// they are asked for less than would fit, and for more only if that is too little for a long name.
+/// A page whose encoding takes at most `space` bytes. File systems count names without their padding. So the first
+/// request is for less than would fit, and for more only if that is too little for a long name.
 async fn page(object: &ObjectHandle, cookie: u64, space: usize) -> Result<XattrPage, NfsStat4> {
     let file_system = &object.export.file_system;
     for max_bytes in [surely_fitting(space), space] {
@@ -46,8 +46,8 @@ async fn page(object: &ObjectHandle, cookie: u64, space: usize) -> Result<XattrP
     Err(NfsStat4::TooSmall)
 }
 
-/// Bytes of names and lengths that still fit into `space` when each name is padded: a name of one byte
-/// grows from five to eight, any other by less.
+/// The size of names and lengths that certainly fits into `space` with padding: a name of one byte grows from five
+/// bytes to eight, any other name grows less.
 fn surely_fitting(space: usize) -> usize {
     space / 8 * 5
 }

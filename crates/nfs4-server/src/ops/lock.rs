@@ -74,7 +74,7 @@ async fn attempt(
             handle: object.file_handle().encode(),
         };
         service.callbacks.wait(file, waiter);
-        // The lock may have been given back before anybody knew of the waiter.
+        // The lock may have been released before the waiter was recorded.
         outcome = try_lock(&object, &grant, range, kind)
             .await
             .map_err(refused)?;
@@ -86,7 +86,7 @@ async fn attempt(
     recorded.map(Ok)
 }
 
-/// Enters a lock into the state tables that the file system has granted.
+/// Records a lock that the file system has granted in the state tables.
 async fn record(
     compound: &mut Compound<'_>,
     object: &ObjectHandle,
@@ -104,7 +104,7 @@ async fn record(
     match recorded {
         Ok(stateid) => {
             if kind == LockKind::Read {
-                // It may have taken the place of a write lock, and readers may come in now.
+                // It may have replaced a write lock, so readers may get the lock now.
                 service.locks_changed(file);
             }
             compound.current_stateid = Some(stateid);
@@ -113,7 +113,7 @@ async fn record(
             })
         }
         Err(status) => {
-            // The client expired meanwhile: nobody would give the lock back.
+            // The client has expired in the meantime: otherwise the lock would never be released.
             object
                 .export
                 .file_system
@@ -125,7 +125,7 @@ async fn record(
     }
 }
 
-/// The lock state that a request names, or that is to be made under an open.
+/// The lock state of a request: existing, or to be created under an open.
 fn find(
     compound: &Compound<'_>,
     object: &ObjectHandle,
@@ -145,7 +145,7 @@ fn find(
     }
 }
 
-/// Space for the lock state of an owner that has none of the file yet.
+/// Reserves space for a lock state, if the owner has none for this file.
 fn space_for<'a>(
     compound: &Compound<'a>,
     grant: &'a LockGrant,
@@ -160,8 +160,8 @@ fn space_for<'a>(
     Ok(Some(space))
 }
 
-/// Fails unless the owner still holds something of the file. If it does not, its locks were given up, and somebody
-/// else may have had them in between: then it must not believe that it had them all the time.
+/// Fails unless the owner still has state for the file. If it does not, its locks were given up, and another owner may
+/// have had them in between. Then the owner must not believe that it had them all the time.
 async fn prove(
     object: &ObjectHandle,
     grant: &LockGrant,
@@ -197,7 +197,7 @@ async fn try_lock(
     }
 }
 
-/// The status of LOCK or LOCKU that a file system refuses.
+/// The status of LOCK or LOCKU when the file system refuses.
 pub(super) fn refusal(error: &vfs::Error, peer: SocketAddr) -> NfsStat4 {
     match error {
         vfs::Error::NoSpace => too_many_ranges(peer),
@@ -218,8 +218,8 @@ pub(super) fn kind_of(locktype: NfsLockType4) -> LockKind {
     }
 }
 
-/// Describes the lock in the way to a client. Of a holder that is another client, or one of another server, the clientid is 0: a
-/// host that knows the clientid of another client can make sessions in its name.
+/// Describes the conflicting lock to a client. If the holder is another client, or a client of another server, the
+/// clientid is 0: a host that knows the clientid of another client can create sessions in its name.
 pub(super) fn denied(service: &Service, client: ClientId, conflict: &LockConflict) -> Lock4Denied {
     let holder = service.state().client_named(&conflict.owner.client);
     let holder = holder.filter(|holder| *holder == client);

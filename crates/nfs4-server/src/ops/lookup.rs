@@ -1,4 +1,4 @@
-//! LOOKUP: goes to a name in the current directory (RFC 8881, section 18.13).
+//! LOOKUP: makes the object with a name in the current directory current (RFC 8881, section 18.13).
 
 use nfs4::{Component4, LookupArgs, NfsStat4};
 

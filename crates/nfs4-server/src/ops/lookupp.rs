@@ -1,4 +1,4 @@
-//! LOOKUPP: goes to the directory above the current one (RFC 8881, section 18.14).
+//! LOOKUPP: makes the parent of the current directory current (RFC 8881, section 18.14).
 
 use nfs4::NfsStat4;
 use vfs::ObjectId;
@@ -14,8 +14,8 @@ pub(crate) async fn lookupp(compound: &mut Compound<'_>) -> Result<(), NfsStat4>
     Ok(())
 }
 
-/// The directory above the current one. The root of an export lies in the pseudo directory above the one
-/// that it covers.
+/// The parent of the current directory. The parent of an export's root is the pseudo directory above the one that the
+/// root covers.
 ///
 /// # Errors
 /// `NOENT` for the root of the name space.

@@ -1,7 +1,7 @@
-//! The operations, one a file, and the table that leads to them.
+//! The operations, one per file, and the table that dispatches to them.
 //!
-//! An operation takes the COMPOUND it is part of and its arguments, and gives its result. It talks to file
-//! systems through [`vfs::FileSystem`] and to the state tables; it never sees a socket.
+//! An operation gets its COMPOUND and its arguments, and returns its result. It uses file systems through
+//! [`vfs::FileSystem`] and the state tables; it never sees a socket.
 
 mod access;
 mod allocate;
@@ -74,12 +74,12 @@ pub(crate) use io::IO_BYTES_MAX;
 pub(crate) use open::repeated as repeated_open;
 pub(crate) use sequence::{SessionHealth, sequence_result};
 
-/// The status of an operation whose result carries nothing else.
+/// The status of an operation without further results.
 fn status(outcome: Result<(), NfsStat4>) -> NfsStat4 {
     outcome.err().unwrap_or(NfsStat4::Ok)
 }
 
-/// Executes one operation. Where it panics, it alone has failed: the reply tells of those before it, and is kept as any other.
+/// Executes one operation. If it panics, only this operation fails: the reply has the results before it, and is cached like any other.
 pub(crate) async fn execute(compound: &mut Compound<'_>, operation: ArgOp4) -> ResOp4 {
     let number = operation.opnum();
     let name = || Opnum::try_from(number).map_or_else(|_| number.to_string(), |op| op.to_string());
@@ -168,7 +168,7 @@ fn refuse(compound: &Compound<'_>, operation: &ArgOp4) -> ResOp4 {
     let status = match operation {
         ArgOp4::Illegal(_) => NfsStat4::OpIllegal,
         ArgOp4::Sequence(_) => NfsStat4::SequencePos,
-        // No delegation was ever granted, so no stateid can stand for one.
+        // No delegation was ever granted, so no stateid is valid for one.
         ArgOp4::Delegreturn(_) => compound.current().err().unwrap_or(NfsStat4::BadStateid),
         // There is no SSV without SP4_SSV (RFC 8881, section 18.47.3).
         ArgOp4::SetSsv(_) => NfsStat4::Inval,

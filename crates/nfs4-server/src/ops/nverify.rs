@@ -1,5 +1,4 @@
-//! NVERIFY: the COMPOUND goes on only if the current object has other attributes
-//! (RFC 8881, section 18.15).
+//! NVERIFY: the COMPOUND continues only if the current object has other attributes (RFC 8881, section 18.15).
 
 use nfs4::{NfsStat4, NverifyArgs};
 

@@ -1,4 +1,4 @@
-//! OPEN (RFC 8881, section 18.16): a file is found or made, and its owner's share is registered.
+//! OPEN (RFC 8881, section 18.16): finds or creates a file, and registers the share of its owner.
 
 use nfs4::{
     Bitmap4, Component4, CreateHow4, NfsStat4, OpenArgs, OpenClaim4, OpenDelegation4, OpenFlag4,
@@ -31,7 +31,7 @@ pub(crate) async fn open(
     };
     let service = compound.service;
     let _reclaiming = service.admit(session.client, reclaim)?;
-    // Before a file is made: the client asks for the same once more.
+    // Checked before a file is created: the client sends the same request again.
     if reclaim == Reclaim::No
         && let Handle::Object(object) = compound.current()?
         && object.export.file_system.others_reclaim()
@@ -39,7 +39,7 @@ pub(crate) async fn open(
         return Err(NfsStat4::Grace);
     }
 
-    // Before anything is made or emptied that would stay so though the open is refused.
+    // Reserved before a file is created or truncated, because that would remain although the open is refused.
     let space = Space::keep(service, session.client, &args.owner.owner, StateKind::Open);
     let peer = compound.connection.peer();
     let space = space.map_err(|status| no_more_states(status, peer));
@@ -60,8 +60,8 @@ pub(crate) async fn open(
     ))
 }
 
-/// Answers an OPEN that has made a file before this server was started anew: with a stateid that nobody knows any more, as
-/// one would be that had been answered in time. The client reclaims the open like its others.
+/// Answers a repeated OPEN that created a file before this server's restart. It returns an invalid stateid, as if the
+/// original answer had arrived before the restart. The client reclaims the open like its others.
 pub(crate) async fn repeated(
     compound: &mut Compound<'_>,
     args: OpenArgs,
@@ -81,7 +81,7 @@ pub(crate) async fn repeated(
     ))
 }
 
-/// The result, once the file is open; it is current from here on. Of one that has been removed since there are no attributes.
+/// The result after the file is open; the file becomes current here. A file that was removed since then has no attributes.
 fn opened(
     compound: &mut Compound<'_>,
     share_access: u32,
@@ -90,7 +90,7 @@ fn opened(
     attributes: Option<Attributes>,
 ) -> OpenResOk {
     let attrset = found.attrset;
-    // Without a name there is no directory to tell of.
+    // Without a name there is no directory to report.
     let version = attributes.as_ref().map(|attributes| attributes.change);
     let directory = (found.directory).unwrap_or_else(|| unchanged(version.unwrap_or(NO_VERSION)));
     if let Some(attributes) = attributes {
@@ -109,24 +109,24 @@ fn opened(
     }
 }
 
-/// The file that an OPEN is about.
+/// The file of an OPEN.
 struct Found {
     object: ObjectHandle,
-    /// What it was made with, by this request.
+    /// The attributes that this request set when it created the file.
     made: Option<Attributes>,
-    /// Whether this request made it when it came first, and it is gone since.
+    /// Whether this request created it at its first execution, and it is gone now.
     is_removed: bool,
-    /// Whether the mode does not keep the caller out: this request made it, or an earlier one that the client repeats.
+    /// Whether the mode does not restrict the caller, because this request created the file, or an earlier one that the client repeats.
     is_own: bool,
-    /// Whether an existing file is to be emptied once it is open.
+    /// Whether to truncate an existing file after it is open.
     empty: bool,
-    /// How the directory with its name changed; `None` if it was not found by name.
+    /// The change of the directory with its name; `None` if it was not found by name.
     directory: Option<DirectoryChange>,
     attrset: Bitmap4,
 }
 
 impl Found {
-    /// A file that is there, found without its name.
+    /// An existing file, found without its name.
     fn existing(object: ObjectHandle) -> Found {
         Found {
             object,
@@ -139,7 +139,7 @@ impl Found {
         }
     }
 
-    /// A file that is there, found by its name in a directory of this version.
+    /// An existing file, found by its name in a directory with this version.
     fn named(object: ObjectHandle, version: ChangeAttribute) -> Found {
         Found {
             directory: Some(unchanged(version)),
@@ -147,7 +147,7 @@ impl Found {
         }
     }
 
-    /// The same, if it `is` to be emptied once it is open.
+    /// The same; if `is` is true, it is truncated after it is open.
     fn emptied_if(self, is: bool) -> Found {
         let attrset = match is {
             true => Bitmap4::of(&[nfs4::Attr::Size]),
@@ -160,7 +160,7 @@ impl Found {
         }
     }
 
-    /// A file that an earlier execution of the request has made, and that is gone.
+    /// A file that an earlier execution of the request created, and that is gone.
     fn removed(object: ObjectHandle, directory: DirectoryChange, attrset: Bitmap4) -> Found {
         Found {
             is_removed: true,
@@ -171,10 +171,10 @@ impl Found {
     }
 }
 
-/// Of a file that is gone and was not found by its name, of which nothing is told.
+/// For a file that is gone and was not found by its name: no version is reported.
 const NO_VERSION: ChangeAttribute = ChangeAttribute(0);
 
-/// A directory in which nothing has changed.
+/// An unchanged directory.
 fn unchanged(version: ChangeAttribute) -> DirectoryChange {
     DirectoryChange {
         before: version,
@@ -182,7 +182,7 @@ fn unchanged(version: ChangeAttribute) -> DirectoryChange {
     }
 }
 
-/// Finds the file by its claim, or makes it, unless it could not be opened then for `want` of space for one more open.
+/// Finds the file by its claim, or creates it. If there is no space for one more open (`want`), it creates nothing.
 async fn find(
     compound: &Compound<'_>,
     args: &OpenArgs,
@@ -218,7 +218,7 @@ async fn look_up(compound: &Compound<'_>, name: &Component4) -> Result<Found, Nf
         Handle::Absent(_) => return Err(NfsStat4::Moved),
     };
     let file_system = &directory.export.file_system;
-    // Side by side, because either may have to be asked of another site.
+    // Concurrently, because both may need another site.
     let (found, version) = tokio::join!(
         file_system.lookup(&directory.who, directory.id, &name),
         file_system.attributes(directory.id)
@@ -252,7 +252,7 @@ async fn make(
         return existing(&directory, &name, creation, NfsStat4::RoFs).await;
     }
     if let Some(want) = want {
-        // The owner may have it open already.
+        // The owner may already have it open.
         let found = existing(&directory, &name, creation, want).await?;
         return Ok(found.emptied_if(set.size == Some(0)));
     }
@@ -286,7 +286,7 @@ async fn make(
     })
 }
 
-/// Where nothing can be made, a file that is there can be opened even by a request that would make it.
+/// If nothing can be created, opens an existing file even for a request that would create one.
 async fn existing(
     directory: &ObjectHandle,
     name: &Name,
@@ -310,7 +310,7 @@ async fn existing(
     Ok(Found::named(directory.at(attributes.id), version))
 }
 
-/// Registers the share with the file system and enters it into the state tables. Also tells what the file has then.
+/// Registers the share with the file system and in the state tables. Also returns the attributes at that time.
 async fn register(
     compound: &Compound<'_>,
     args: &OpenArgs,
@@ -334,12 +334,12 @@ async fn register(
         (state.open_owner(client, owner_name)?, before)
     };
     let space = match before {
-        // It needs no other one.
+        // The existing open needs no further space.
         Some(_) => space.ok(),
         None => Some(space?),
     };
     if before.is_some_and(|held| held.conflicts(share)) {
-        // The owner's own open makes no exception (RFC 8881, section 18.16.3).
+        // The owner's own open is no exception (RFC 8881, section 18.16.3).
         return Err(NfsStat4::ShareDenied);
     }
     if reclaim == Reclaim::Yes && (share.deny_read || share.deny_write) {
@@ -357,7 +357,7 @@ async fn register(
     };
     let opened = opened.map_err(|error| match (error, reclaim) {
         (Error::ShareDenied, Reclaim::Yes) => NfsStat4::ReclaimConflict,
-        // An open that denies nothing takes no space on a disk.
+        // An open that denies nothing takes no disk space.
         (Error::NoSpace, _) if !(share.deny_read || share.deny_write) => too_many_opens(peer),
         (error, _) => status_of(&error),
     })?;
@@ -375,7 +375,7 @@ async fn register(
     match outcome {
         Ok(registered) => Ok(registered),
         Err(status) => {
-            // Back to what the owner had before.
+            // Restores the owner's previous share.
             let undo = match before {
                 None => file_system.close(object.id, &owner).await,
                 Some(before) => file_system.downgrade(object.id, &owner, before).await,
@@ -386,8 +386,8 @@ async fn register(
     }
 }
 
-/// Fails where the owner has to hold something of the file, and does not: its open was given up, and somebody else may have had
-/// the file open in between, whom it had kept out.
+/// Fails if the owner must have state for the file, and has none: its open was given up, and another owner that it had
+/// excluded may have opened the file in between.
 async fn prove(
     service: &Service,
     client: ClientId,
@@ -403,8 +403,8 @@ async fn prove(
     holds.or_status()?.then_some(()).ok_or(NfsStat4::ReclaimBad)
 }
 
-/// By which right the file is opened: its maker, and an owner who had it open before a restart, are not
-/// kept out by its mode.
+/// The access check for opening the file. Its creator, and an owner that had it open before a restart, are not
+/// restricted by its mode.
 async fn open_access(found: &Found, reclaim: Reclaim) -> Result<AccessCheck<'_>, NfsStat4> {
     let ObjectHandle {
         export, id, who, ..
@@ -423,7 +423,7 @@ async fn open_access(found: &Found, reclaim: Reclaim) -> Result<AccessCheck<'_>,
     })
 }
 
-/// What the file has afterwards, if it was to be emptied.
+/// Truncates the file if requested, and returns its attributes.
 async fn empty_if_asked(
     found: &Found,
     share: Share,
@@ -451,13 +451,12 @@ async fn empty_if_asked(
     Ok(Some(emptied))
 }
 
-/// The share that access and deny bits stand for. What is said of delegations besides is checked and left
-/// aside.
+/// The share for access and deny bits. Additional bits about delegations are checked and ignored.
 ///
 /// # Errors
-/// `INVAL` for no access, and for bits and wishes that the protocol does not know.
+/// `INVAL` for no access, and for unknown bits.
 pub(super) fn share_of(access: u32, deny: u32) -> Result<Share, NfsStat4> {
-    /// Wishes about timestamps and stateids of delegations (RFC 9754, sections 3 and 5).
+    /// Bits for timestamps and stateids of delegations (RFC 9754, sections 3 and 5).
     const LATER_WISHES: u32 = 0x0030_0000;
     const KNOWN: u32 = share_bits::ACCESS_MASK
         | share_bits::WANT_DELEG_MASK
@@ -481,7 +480,7 @@ pub(super) fn share_of(access: u32, deny: u32) -> Result<Share, NfsStat4> {
     })
 }
 
-/// Says why there is no delegation, to a client that voiced a wish (RFC 8881, section 18.16.3).
+/// Reports to a client that asked for a delegation why it gets none (RFC 8881, section 18.16.3).
 fn no_delegation(share_access: u32) -> OpenDelegation4 {
     match share_access & share_bits::WANT_DELEG_MASK {
         share_bits::WANT_NO_PREFERENCE => OpenDelegation4::None,

@@ -1,5 +1,4 @@
-//! OPENATTR: there are no named attributes (RFC 8881, section 18.17.4). Extended attributes have
-//! operations of their own.
+//! OPENATTR: there are no named attributes (RFC 8881, section 18.17.4). Extended attributes have separate operations.
 
 use nfs4::{NfsStat4, OpenattrArgs};
 

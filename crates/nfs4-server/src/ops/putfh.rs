@@ -4,8 +4,7 @@ use nfs4::{NfsStat4, PutfhArgs};
 
 use crate::compound::Compound;
 
-/// Whether the object still exists is left for the operations that use it to find out, so that PUTFH
-/// costs nothing.
+/// The later operations check whether the object still exists, so that PUTFH costs nothing.
 pub(crate) async fn putfh(compound: &mut Compound<'_>, args: PutfhArgs) -> Result<(), NfsStat4> {
     let namespace = &compound.service.namespace;
     let handle =

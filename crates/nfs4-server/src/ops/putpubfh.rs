@@ -1,4 +1,4 @@
-//! PUTPUBFH: goes to the public filehandle, which is the root (RFC 8881, section 18.20.3).
+//! PUTPUBFH: makes the public filehandle current, which is the root (RFC 8881, section 18.20.3).
 
 use nfs4::NfsStat4;
 

@@ -1,4 +1,4 @@
-//! PUTROOTFH: goes to the root of the name space (RFC 8881, section 18.21).
+//! PUTROOTFH: makes the root of the name space current (RFC 8881, section 18.21).
 
 use nfs4::NfsStat4;
 

@@ -17,16 +17,16 @@ use crate::pseudo::{self, LeadsTo};
 use crate::reply;
 use crate::status::OrStatus;
 
-/// Cookies belong to names and never go stale, so one verifier fits all directories for ever.
+/// Cookies belong to names and never become stale, so one verifier is right for all directories.
 const VERIFIER: Verifier4 = Verifier4([0; 8]);
 
-/// Bytes of an entry besides its attributes, with a name of common length.
+/// The approximate size of an entry without its attributes.
 const ENTRY_BYTES: usize = 40;
 
-/// Space for entries that is made at once; it grows when there are more.
+/// The initial size of the buffer for entries; it grows if necessary.
 const BUFFER_BYTES: usize = 32 << 10;
 
-/// Entries that are read from a file system at once, so that memory stays bounded.
+/// The maximum number of entries that are read from a file system at once, to bound memory.
 const PAGE_ENTRIES_MAX: usize = 1024;
 
 pub(crate) async fn readdir(
@@ -54,8 +54,8 @@ pub(crate) async fn readdir(
     })
 }
 
-/// Checks where the client wants to go on. Cookies 1 and 2 stand for `.` and `..`, which clients make up
-/// themselves (RFC 8881, section 18.23.3).
+/// Checks the start cookie. Cookies 1 and 2 mean `.` and `..`, which clients generate themselves (RFC 8881, section
+/// 18.23.3).
 fn check_place(args: &ReaddirArgs) -> Result<(), NfsStat4> {
     match args.cookie {
         0 => Ok(()),
@@ -65,7 +65,7 @@ fn check_place(args: &ReaddirArgs) -> Result<(), NfsStat4> {
     }
 }
 
-/// Lists a directory of an export. Returns whether that was all.
+/// Lists a directory of an export. Returns whether the listing is complete.
 async fn list(
     compound: &Compound<'_>,
     directory: &ObjectHandle,
@@ -85,7 +85,7 @@ async fn list(
         for entry in &page.entries {
             let is_unread = page.unread.contains(&entry.cookie);
             if is_unread && !args.attr_request.contains(Attr::RdattrError) {
-                // What comes before is a page (RFC 8881, section 18.23.3).
+                // The entries before the error form a page (RFC 8881, section 18.23.3).
                 return match listing.entries.is_empty() {
                     true => Err(NfsStat4::Delay),
                     false => Ok(false),
@@ -110,7 +110,7 @@ async fn list(
     Ok(false)
 }
 
-/// Lists a directory of the pseudo file system. Returns whether that was all.
+/// Lists a directory of the pseudo file system. Returns whether the listing is complete.
 async fn list_pseudo(
     compound: &Compound<'_>,
     node: usize,
@@ -130,8 +130,8 @@ async fn list_pseudo(
     Ok(true)
 }
 
-/// The attributes of an entry behind which there is a tree of other servers. Without `rdattr_error` nothing may be missing
-/// (RFC 8881, section 11.4.2).
+/// The attributes of an entry with a tree at other servers. Without `rdattr_error` none may be missing (RFC 8881,
+/// section 11.4.2).
 fn junction_entry(junction: &Absent, request: &Bitmap4) -> Result<Fattr4, NfsStat4> {
     if request.contains(Attr::RdattrError) || request.is_subset_of(&OF_ABSENT_TREE) {
         Ok(of_absent(junction, request))
@@ -140,8 +140,8 @@ fn junction_entry(junction: &Absent, request: &Bitmap4) -> Result<Fattr4, NfsSta
     }
 }
 
-/// The attributes of an entry of the pseudo file system: of the root of the export that covers it, or its
-/// own. What keeps the root's from being read becomes part of the entry if the client wants that.
+/// The attributes of an entry of the pseudo file system: those of the root of the export that covers it, or its own. If
+/// the root's attributes cannot be read, the entry has the error, if the client wants that.
 async fn pseudo_entry(
     compound: &Compound<'_>,
     node: usize,
@@ -161,7 +161,7 @@ async fn pseudo_entry(
         Err(status) if request.contains(Attr::RdattrError) => {
             Ok(unreadable_entry(status, namespace.node(node).id, request))
         }
-        // READDIR itself never fails so (RFC 8881, section 18.29.4).
+        // READDIR itself never fails with this status (RFC 8881, section 18.29.4).
         Err(NfsStat4::WrongSec) => Err(NfsStat4::Access),
         outcome => outcome,
     }
@@ -182,22 +182,21 @@ async fn root_of_export(
     Ok(encoder.encode(&attributes))
 }
 
-/// Entries that fit into what client and session allow.
+/// Entries up to the limits of the client and the session.
 #[derive(Debug)]
 struct Listing {
     entries: EntryWriter,
-    /// Bytes left of the reply.
+    /// The remaining bytes of the reply.
     space: usize,
-    /// Bytes left of names and cookies, a hint of the client.
+    /// The remaining bytes for names and cookies, by the client's hint.
     names_space: usize,
-    /// The answer when not even one entry fits.
+    /// The error when not even one entry fits.
     too_small: NfsStat4,
 }
 
 impl Listing {
     /// # Errors
-    /// `TOOSMALL` when even an empty listing is larger than the client allows, `too_big` when it is
-    /// larger than the session does.
+    /// `TOOSMALL` when even an empty listing exceeds the client's limit, `too_big` when it exceeds the session's limit.
     fn new(
         args: &ReaddirArgs,
         payload_space: usize,
@@ -226,8 +225,8 @@ impl Listing {
         })
     }
 
-    /// How many entries of about `entry_bytes` to read next. `None` when the listing is full, as far as
-    /// that can be told before.
+    /// How many entries of about `entry_bytes` to read next. `None` when the listing is full, as far as this is known
+    /// in advance.
     fn entries_that_may_fit(&self, entry_bytes: usize) -> Option<usize> {
         let by_space = self.space / entry_bytes;
         let by_names = self.names_space / ENTRY_BYTES;
@@ -242,7 +241,7 @@ impl Listing {
     fn push(&mut self, cookie: Cookie, name: &Name, attributes: impl FnOnce(&mut Writer)) -> bool {
         let name = name.as_bytes();
         let name_size = 8 + xdr::opaque_size(name.len());
-        // The hint may be passed by the first entry, or a listing could not go on.
+        // The first entry may exceed the hint, because otherwise the listing could not continue.
         if name_size > self.names_space && !self.entries.is_empty() {
             return false;
         }
@@ -254,7 +253,7 @@ impl Listing {
         true
     }
 
-    /// The entries. None at all are fine only at the end of the directory.
+    /// The entries. An empty result is valid only at the end of the directory.
     fn into_entries(self, eof: bool) -> Result<Rope, NfsStat4> {
         if self.entries.is_empty() && !eof {
             Err(self.too_small)

@@ -14,7 +14,7 @@ pub(crate) async fn readlink(compound: &mut Compound<'_>) -> Result<ReadlinkResO
         .read_link(&object.who, object.id)
         .await;
     let link = target.map_err(|error| match error {
-        // Anything that is no link has one error here (RFC 8881, sections 15.2 and 18.24.4).
+        // Every object that is not a link has the same error here (RFC 8881, sections 15.2 and 18.24.4).
         Error::IsDirectory | Error::Invalid(_) => NfsStat4::WrongType,
         error => status_of(&error),
     })?;

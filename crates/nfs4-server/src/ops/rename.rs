@@ -29,8 +29,8 @@ pub(crate) async fn rename(
     })
 }
 
-/// A file does not replace a directory; RENAME calls that `EXIST` and has no `ISDIR`
-/// (RFC 8881, sections 15.2 and 18.26.3).
+/// A file does not replace a directory. RENAME reports that as `EXIST` and has no `ISDIR` (RFC 8881, sections 15.2 and
+/// 18.26.3).
 fn status(error: Error) -> NfsStat4 {
     match error {
         Error::IsDirectory => NfsStat4::Exist,

@@ -1,4 +1,4 @@
-//! RESTOREFH: goes back to the saved filehandle and stateid (RFC 8881, section 18.27).
+//! RESTOREFH: restores the saved filehandle and stateid (RFC 8881, section 18.27).
 
 use nfs4::NfsStat4;
 

@@ -14,7 +14,7 @@ pub(crate) async fn secinfo(
     let current = compound.current()?;
     let name = name(args.name)?;
     match current {
-        // The flavor of the request does not matter here, or nobody could ask which one is right.
+        // The flavor of the request does not matter here, because otherwise no client could ask for the right one.
         Handle::Pseudo(node) => {
             let (namespace, caller) = (&compound.service.namespace, &compound.caller);
             let is_there = pseudo::child(namespace, *node, &name, caller).is_some()
@@ -35,8 +35,7 @@ pub(crate) async fn secinfo(
     Ok(answer(compound))
 }
 
-/// Every export asks for AUTH_SYS. The answer consumes the current filehandle
-/// (RFC 8881, section 2.6.3.1.1.8).
+/// Every export requires AUTH_SYS. The answer consumes the current filehandle (RFC 8881, section 2.6.3.1.1.8).
 pub(super) fn answer(compound: &mut Compound<'_>) -> SecinfoResOk {
     compound.current = None;
     compound.current_stateid = None;

@@ -1,5 +1,4 @@
-//! SECINFO_NO_NAME: how the current object, or the directory above it, may be accessed
-//! (RFC 8881, section 18.45).
+//! SECINFO_NO_NAME: how the current object, or its parent directory, may be accessed (RFC 8881, section 18.45).
 
 use nfs4::{NfsStat4, SecinfoNoNameArgs, SecinfoResOk, SecinfoStyle4};
 
@@ -17,7 +16,7 @@ pub(crate) async fn secinfo_no_name(
         }
         SecinfoStyle4::Parent => {
             parent(compound).await.map_err(|status| match status {
-                // SYMLINK is no answer of this operation (RFC 8881, section 15.2).
+                // This operation never answers SYMLINK (RFC 8881, section 15.2).
                 NfsStat4::Symlink => NfsStat4::NotDir,
                 status => status,
             })?;

@@ -29,7 +29,7 @@ pub(crate) async fn seek(
         Ok(found) => found,
     };
     let size = file_system.attributes(object.id).await.or_status()?.size;
-    // Behind the last byte of data there is a hole that the client must not mistake for a stored one.
+    // After the last byte of data there is a hole that the client must not mistake for a stored one.
     let offset = found.unwrap_or(size);
     Ok(SeekResOk {
         eof: offset >= size,

@@ -1,16 +1,16 @@
-//! The result of SEQUENCE (RFC 8881, section 18.46). Whether it is accepted was decided before.
+//! The result of SEQUENCE (RFC 8881, section 18.46). The request was accepted before.
 
 use nfs4::{SequenceArgs, SequenceResOk, seq4_status};
 
 use crate::state::{BackChannelHealth, SessionChannel};
 
-/// What a client is told of its state with every SEQUENCE.
+/// The state of a client that every SEQUENCE reports.
 pub(crate) struct SessionHealth {
-    /// Which ways back to it are broken.
+    /// Which back channels are broken.
     pub(crate) back: BackChannelHealth,
-    /// Whether it has to reclaim what it held at another server.
+    /// Whether it has to reclaim its state from another server.
     pub(crate) reclaim_needed: bool,
-    /// Whether a tree in which it holds something is to be found at other servers now.
+    /// Whether a tree with state of the client has moved to other servers.
     pub(crate) lease_moved: bool,
 }
 

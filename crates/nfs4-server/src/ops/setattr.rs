@@ -24,16 +24,16 @@ pub(crate) async fn setattr(compound: &mut Compound<'_>, args: SetattrArgs) -> S
     }
 }
 
-/// Sets attributes and returns which. The stateid counts only for the size, which is a kind of write.
+/// Sets attributes and returns which. The stateid matters only for the size, whose change is a kind of write.
 async fn set(compound: &mut Compound<'_>, args: SetattrArgs) -> Result<Bitmap4, NfsStat4> {
     let object = compound.current_writable()?;
     let (mut set, mut attrsset) = to_change(&args.obj_attributes, compound.minor_version)?;
-    // Without a guard, setting the same once more changes nothing.
+    // Without a guard, setting the same attributes again changes nothing.
     let who = match compound.is_guarded {
         true => compound.asking(&object.who),
         false => object.who.clone(),
     };
-    // The stateid of a mere repeat is not known any more, and was good.
+    // The stateid of a repeated request is unknown by now, but was valid.
     let right = match set.size.is_some() && !compound.is_repeat {
         true => Some(right(compound, &object, args.stateid, StateidUse::Write)?),
         false => None,
@@ -46,8 +46,8 @@ async fn set(compound: &mut Compound<'_>, args: SetattrArgs) -> Result<Bitmap4, 
         && set.mode.is_some()
         && is_symlink(&object).await?
     {
-        // Clients set modes without looking at the kind of what they set it on. Symbolic links have none,
-        // so nothing is lost, and the reply tells that it was not set.
+        // Clients set modes without checking the kind of the object. Symbolic links have no mode, so nothing is lost,
+        // and the reply shows that it was not set.
         set.mode = None;
         attrsset.remove(Attr::Mode);
         file_system.set_attributes(access, object.id, &set).await

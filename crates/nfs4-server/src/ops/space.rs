@@ -1,10 +1,10 @@
-//! Space in the tables that an operation keeps before it changes anything.
+//! Space in the tables that an operation reserves before it changes anything.
 
 use crate::service::Service;
 use crate::state::{ClientId, State, StateKind};
 use nfs4::NfsStat4;
 
-/// Space for one more of an owner. Dropping it gives it back.
+/// Reserved space for one more state of an owner. Dropping it releases the space.
 pub(super) struct Space<'s> {
     service: &'s Service,
     client: ClientId,
@@ -14,7 +14,7 @@ pub(super) struct Space<'s> {
 }
 
 impl<'s> Space<'s> {
-    /// Keeps it.
+    /// Reserves the space.
     ///
     /// # Errors
     /// Those of [`State::keep_space`].
@@ -34,7 +34,7 @@ impl<'s> Space<'s> {
         })
     }
 
-    /// Enters what it was kept for.
+    /// Uses the space for the new state.
     pub(super) fn enter<T>(mut self, enter: impl FnOnce(&mut State) -> T) -> T {
         self.is_used = true;
         let mut state = self.service.state();

@@ -10,7 +10,7 @@ pub(crate) async fn test_stateid(
 ) -> Result<TestStateidResOk, NfsStat4> {
     let session = compound.session()?;
     let service = compound.service;
-    // One at a time: for a long list others would wait for the tables.
+    // One at a time, because others would wait for the tables during a long list.
     let check = |stateid| service.state().test_stateid(session.client, stateid);
     Ok(TestStateidResOk {
         status_codes: args.stateids.iter().map(check).collect(),

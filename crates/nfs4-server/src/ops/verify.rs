@@ -1,5 +1,4 @@
-//! VERIFY: the COMPOUND goes on only if the current object has these attributes
-//! (RFC 8881, section 18.31).
+//! VERIFY: the COMPOUND continues only if the current object has these attributes (RFC 8881, section 18.31).
 
 use nfs4::{Attributes4, Fattr4, NfsStat4, VerifyArgs};
 
@@ -15,8 +14,8 @@ pub(crate) async fn verify(compound: &mut Compound<'_>, args: VerifyArgs) -> Res
     }
 }
 
-/// Whether the current object has these attributes. They are compared as values, because bitmaps can be
-/// written in several ways.
+/// Whether the current object has these attributes. They are compared as values, because bitmaps have several
+/// encodings.
 pub(super) async fn are_same(
     compound: &mut Compound<'_>,
     theirs: &Fattr4,

@@ -1,7 +1,6 @@
-//! The way back to a client: which connections serve it, and its single slot (RFC 8881, sections 2.10.3.1
-//! and 20.9).
+//! The back channel to a client: its connections, and its single slot (RFC 8881, sections 2.10.3.1 and 20.9).
 //!
-//! What must never enter: the calls themselves, and what they are about.
+//! What must never enter: the calls themselves, and their content.
 
 use std::collections::BTreeSet;
 
@@ -17,16 +16,16 @@ use super::session::{ConnectionId, Session, SessionChannel};
 pub struct BackChannel {
     /// The RPC program number that the client serves (`csa_cb_program`).
     pub program: u32,
-    /// The minor version that calls are made in: that of the session.
+    /// The minor version of calls: that of the session.
     pub minor_version: u32,
-    /// The credentials that the client wants to see, the first of those it offered that the server can
-    /// send. `None` when there was none: such a client cannot be called.
+    /// The credentials for calls: the first offer of the client that the server can send. `None` without any: such a
+    /// client cannot be called.
     pub credentials: Option<Credentials>,
     /// Sizes.
     pub channel: SessionChannel,
 }
 
-/// A call to a client, under way or about to be made.
+/// A call to a client, in progress or about to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Callback {
     /// The session it runs in.
@@ -37,7 +36,7 @@ pub struct Callback {
     pub program: u32,
     /// The minor version of the call.
     pub minor_version: u32,
-    /// Whom the server says it is.
+    /// The server's credentials for the call.
     pub credentials: Credentials,
     /// The largest call that the client takes, in bytes, RPC header included.
     pub request_bytes: u32,
@@ -45,28 +44,28 @@ pub struct Callback {
     pub sequence: u32,
 }
 
-/// What became of a call to a client.
+/// The outcome of a call to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallbackEnd {
-    /// CB_SEQUENCE succeeded, so the client has used the sequence number up.
+    /// CB_SEQUENCE succeeded, so the client has used up the sequence number.
     Executed,
-    /// The client answered and did not use the sequence number up, or the call was not made at all.
+    /// The client answered without using up the sequence number, or the call was not made at all.
     Refused,
     /// There was no answer: the client may or may not have seen the call.
     Unanswered,
 }
 
-/// Which ways back to a client are broken, as SEQUENCE tells it. A way that the client never opened does
-/// not count as broken.
+/// Which back channels of a client are broken, as SEQUENCE reports it. A channel that the client never opened does not
+/// count as broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackChannelHealth {
     /// The session has lost its last connection for callbacks.
     pub session_down: bool,
-    /// And no other session of the client has one.
+    /// No other session of the client has one either.
     pub client_down: bool,
 }
 
-/// A session's back channel as the tables keep it.
+/// A session's back channel in the tables.
 #[derive(Debug)]
 pub(super) struct BackPath {
     how: BackChannel,
@@ -75,12 +74,12 @@ pub(super) struct BackPath {
     was_open: bool,
     /// Sequence number of the next callback; the first is 1.
     sequence: u32,
-    /// Whether a callback is under way.
+    /// Whether a callback is in progress.
     busy: bool,
 }
 
 impl BackPath {
-    /// One slot only: what is called back about are hints, one at a time.
+    /// There is only one slot: callbacks are hints, one at a time.
     pub(super) fn new(how: BackChannel, connection: Option<ConnectionId>) -> BackPath {
         let channel = SessionChannel {
             slots: 1,
@@ -109,8 +108,7 @@ impl BackPath {
 }
 
 impl State {
-    /// Associates a connection with a session, for its back channel too or not
-    /// (RFC 8881, section 18.34).
+    /// Associates a connection with a session, and optionally with its back channel (RFC 8881, section 18.34).
     ///
     /// # Errors
     /// `BADSESSION` when there is no such session.
@@ -129,7 +127,7 @@ impl State {
         Ok(())
     }
 
-    /// Changes how a client is called back (RFC 8881, section 18.33).
+    /// Changes the parameters of a client's back channel (RFC 8881, section 18.33).
     ///
     /// # Errors
     /// `BADSESSION` when there is no such session.
@@ -155,9 +153,9 @@ impl State {
         }
     }
 
-    /// Takes the back channel slot of one of the client's sessions, to call the client. `None` when no
-    /// session has a connection for it, or all are in use: a callback here is a hint that may be left out.
-    /// [`State::end_callback`] gives the slot back.
+    /// Takes the back channel slot of one of the client's sessions, to call the client. `None` when no session has a
+    /// connection for it, or all slots are in use: a callback is a hint that may be left out. [`State::end_callback`]
+    /// returns the slot.
     pub fn begin_callback(&mut self, client: ClientId) -> Option<Callback> {
         let client = self.clients.get(&client)?;
         let is_usable = |id: &&SessionId4| {
@@ -180,8 +178,8 @@ impl State {
         })
     }
 
-    /// Gives a back channel slot back. After a call without an answer the connection counts as unusable
-    /// until the client binds one again, and the sequence number stays (RFC 8881, section 2.10.6.2).
+    /// Returns a back channel slot. After a call without an answer the connection counts as unusable until the client
+    /// binds one again, and the sequence number stays the same (RFC 8881, section 2.10.6.2).
     pub fn end_callback(&mut self, callback: &Callback, end: CallbackEnd) {
         let Some(session) = self.sessions.get_mut(&callback.session) else {
             return;
@@ -197,7 +195,7 @@ impl State {
         }
     }
 
-    /// What SEQUENCE says of the ways back to the client of a session.
+    /// The state of the back channels to the client of a session, for SEQUENCE.
     pub(super) fn back_channel_health(&self, session: &Session) -> BackChannelHealth {
         if !session.back.is_down() {
             return BackChannelHealth::default();

@@ -1,4 +1,4 @@
-//! The clients as people see them.
+//! The list of clients for people.
 //!
 //! What must never enter: changes to the tables.
 
@@ -14,17 +14,17 @@ use super::client::{Client, ClientId};
 pub struct ClientView {
     /// The number that the server gave it in EXCHANGE_ID.
     pub id: ClientId,
-    /// From where it introduced itself.
+    /// The address from which it introduced itself.
     pub address: IpAddr,
-    /// Its own name for itself (`co_ownerid`), in its own bytes.
+    /// Its own name (`co_ownerid`), unchanged.
     pub owner: Arc<[u8]>,
-    /// What it calls its implementation; empty when it does not say.
+    /// The name of its implementation; empty when it does not send one.
     pub implementation: String,
     /// The minor version of NFSv4 in which it introduced itself.
     pub minor_version: u32,
     /// For how long it has been known.
     pub known: Duration,
-    /// How long ago its last request was, or is still under way.
+    /// The time since its last request; zero while a request is in progress.
     pub silent: Duration,
     /// Its sessions.
     pub sessions: usize,
@@ -35,7 +35,7 @@ pub struct ClientView {
 }
 
 impl State {
-    /// The confirmed clients, from the one that came first on.
+    /// The confirmed clients, in the order of their arrival.
     #[must_use]
     pub fn clients(&self, now: Instant) -> Vec<ClientView> {
         let confirmed = self.clients.values().filter(|client| client.confirmed);

@@ -1,4 +1,4 @@
-//! Client records: who a client is, and which incarnation of it (RFC 8881, section 2.4).
+//! Client records: the identity and the incarnation of each client (RFC 8881, section 2.4).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,11 +14,11 @@ use super::space::Kept;
 use super::{Departure, State};
 use crate::records::{ClientRecord, KnownBy};
 
-/// The shorthand for a client that the server hands out in EXCHANGE_ID.
+/// The short identifier of a client, from EXCHANGE_ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClientId(pub u64);
 
-/// Who sent a request, as far as the security flavor tells; decides who may change a client record.
+/// The identity of a request's sender, as far as the security flavor tells; decides which requests may change a client record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Principal {
     /// AUTH_NONE.
@@ -30,52 +30,52 @@ pub enum Principal {
 /// How a client introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientIdentity {
-    /// The client's own name for itself, which survives its restarts (`co_ownerid`).
+    /// The client's own name, which survives its restarts (`co_ownerid`).
     pub owner: Arc<[u8]>,
     /// Changes with every restart of the client (`co_verifier`).
     pub verifier: [u8; 8],
-    /// Under whose credentials it speaks.
+    /// The principal of its credentials.
     pub principal: Principal,
-    /// From where it speaks.
+    /// The address from which it sends.
     pub address: IpAddr,
 }
 
-/// An EXCHANGE_ID request, reduced to what decides it.
+/// The parts of an EXCHANGE_ID request that decide about it.
 #[derive(Clone, Debug)]
 pub struct ExchangeRequest {
-    /// Who asks.
+    /// The client.
     pub identity: ClientIdentity,
-    /// Whether an existing confirmed record is to be updated.
+    /// Whether to update an existing confirmed record.
     pub update: bool,
     /// The implementation's name, for status displays.
     pub implementation: String,
-    /// The minor version of NFSv4 in which it asks, for the same.
+    /// The minor version of NFSv4 of the request, also for status displays.
     pub minor_version: u32,
 }
 
 /// The answer to EXCHANGE_ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchanged {
-    /// The record's name.
+    /// The record's identifier.
     pub client: ClientId,
     /// Sequence number that the next CREATE_SESSION must carry.
     pub sequence: u32,
-    /// Whether the record had been confirmed already.
+    /// Whether the record was already confirmed.
     pub confirmed: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) id: ClientId,
-    /// Grows from each record to the next.
+    /// Grows from record to record.
     pub(super) arrival: u64,
     pub(super) owner: Arc<[u8]>,
     verifier: [u8; 8],
-    /// How file systems know it: verifier and owner, the same at every server, and another after each restart
-    /// of the client.
+    /// The client's name for file systems: verifier and owner. It is the same at every server, and changes with each
+    /// restart of the client.
     pub(super) name: Arc<[u8]>,
     pub(super) principal: Principal,
-    /// From where it introduced itself, and the network that this is in.
+    /// The address from which it introduced itself, and its network.
     pub(super) address: IpAddr,
     pub(super) network: IpAddr,
     pub(super) confirmed: bool,
@@ -89,25 +89,25 @@ pub(super) struct Client {
     /// Whether a CREATE_SESSION with that number was refused.
     pub(super) create_refused: bool,
     pub(super) renewed: Instant,
-    /// Since when somebody elsewhere has been asking for its name, and when they did last.
+    /// The first and the last request of another host for its name, if there were any.
     contested: Option<(Instant, Instant)>,
     pub(super) sessions: Vec<SessionId4>,
     pub(super) opens: HashSet<u64>,
     pub(super) locks: HashSet<u64>,
     pub(super) layouts: HashSet<u64>,
     pub(super) kept: Kept,
-    /// About what it wants to hear.
+    /// The devices that it wants to be notified about.
     pub(super) devices: Devices,
-    /// Whether the client said that it reclaimed all it wanted.
+    /// Whether the client has said that it reclaimed everything.
     pub(super) reclaim_complete: bool,
     /// Whether the client held state before the server restarted.
     pub(super) may_reclaim: bool,
-    /// What it may do as one that comes from another server.
+    /// Its rights as a client from another server.
     pub(super) newcomer: Newcomer,
 }
 
 impl ClientIdentity {
-    /// By what the client is known again.
+    /// How the client is recognised.
     pub(super) fn known_by(&self) -> KnownBy {
         KnownBy {
             verifier: self.verifier,
@@ -127,7 +127,7 @@ impl Principal {
 }
 
 impl Client {
-    /// What is kept of it across restarts.
+    /// Its record across restarts.
     pub(super) fn record(&self) -> ClientRecord {
         ClientRecord {
             owner: self.owner.clone(),
@@ -147,15 +147,15 @@ impl Client {
         now.saturating_duration_since(self.renewed) > lease
     }
 
-    /// Whether a new CREATE_SESSION may carry this number.
+    /// Whether this is a valid number for a new CREATE_SESSION.
     pub(super) fn expects_create(&self, sequence: u32) -> bool {
         sequence == self.next_create
             || (self.create_refused && sequence == self.next_create.wrapping_add(1))
     }
 
-    /// Somebody elsewhere, who does not know the verifier, asks for the name. `DELAY` while this may be the client itself, restarted
-    /// with another address, for whom it is enough to wait until its lease is over; `CLID_INUSE` once the client has shown itself
-    /// meanwhile, so that there are two.
+    /// A host in another network, which does not know the verifier, uses the name. `DELAY` while it may be the client
+    /// itself, restarted with another address; then it is enough to wait until the old lease has expired. `CLID_INUSE`
+    /// once the client has sent a request in the meantime, so that there are two.
     fn contest(&mut self, now: Instant) -> NfsStat4 {
         let going_on = self
             .contested
@@ -177,17 +177,16 @@ impl Client {
     }
 }
 
-/// A client that is told to come again does so within this time; Linux takes a second.
+/// A client that is told to try again does so within this time; Linux takes a second.
 const CONTEST_PAUSE: Duration = Duration::from_secs(15);
 
-/// A client confirms its record at once, so one that does not has given up.
+/// A client confirms its record at once. A record that stays unconfirmed this long was abandoned.
 const UNCONFIRMED_LIFE: Duration = Duration::from_secs(15);
-/// Unconfirmed records of one network at most, and of all together. Clients of one address may all come at once.
+/// The maximum number of unconfirmed records of one network, and of all. Clients of one address may all come at once.
 const UNCONFIRMED_OF_NETWORK: usize = 256;
 const UNCONFIRMED_MAX: usize = 4096;
 
-/// Unconfirmed records, from the oldest on, and where they come from. Anybody can make some, so they push out each other and
-/// nobody else.
+/// Unconfirmed records, the oldest first, and their networks. Anyone can create some, so they only displace each other.
 #[derive(Debug, Default)]
 pub(super) struct Unconfirmed {
     all: BTreeMap<u64, (ClientId, IpAddr)>,
@@ -215,8 +214,8 @@ impl Unconfirmed {
         self.all.len()
     }
 
-    /// The record that has to go for one more of this network, if there is no space: the oldest of the network, or else of
-    /// that with most of them.
+    /// The record to remove for one more of this network, if there is no space: the oldest of the network, or of the
+    /// network with the most of them.
     fn in_the_way(&self, network: IpAddr) -> Option<ClientId> {
         let own = self.networks.get(&network).copied().unwrap_or(0);
         let of = match own >= UNCONFIRMED_OF_NETWORK {
@@ -229,8 +228,8 @@ impl Unconfirmed {
     }
 }
 
-/// The network of an address: itself, or the 64 bits of an IPv6 address that name a network, as a host there has as many
-/// addresses as it likes and changes them by itself.
+/// The network of an address: the address itself, or the 64 network bits of an IPv6 address, because an IPv6 host can
+/// have any number of addresses and changes them by itself.
 fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
@@ -238,7 +237,7 @@ fn network_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The at most two records of one client owner (RFC 8881, section 18.35.4).
+/// The records of one client owner, at most two (RFC 8881, section 18.35.4).
 #[derive(Debug, Default)]
 pub(super) struct OwnerRecords {
     pub(super) confirmed: Option<ClientId>,
@@ -260,12 +259,12 @@ impl OwnerRecords {
 }
 
 impl State {
-    /// Introduces a client, or finds it again (RFC 8881, section 18.35.4, cases 1 to 9).
+    /// Registers a client, or finds it again (RFC 8881, section 18.35.4, cases 1 to 9).
     ///
     /// # Errors
-    /// `NOENT`, `NOT_SAME`, `PERM` for updates that do not fit, `CLID_INUSE` when another principal, or somebody at
-    /// another address, uses the owner string, `DELAY` while what it held before is being let go, while somebody at another address may
-    /// be the client, restarted, and while the client is expected back after a restart of the server.
+    /// `NOENT`, `NOT_SAME`, `PERM` for invalid updates. `CLID_INUSE` when another principal, or a host in another
+    /// network, uses the owner string. `DELAY` while its old state is being released, while a host in another network
+    /// may be the restarted client, and while the client is expected back after a restart of the server.
     pub fn exchange_id(
         &mut self,
         request: ExchangeRequest,
@@ -282,7 +281,7 @@ impl State {
         if confirmed.is_none() && self.grace.expects_another(identity) {
             return Err(NfsStat4::Delay);
         }
-        // While it waits for the server its lease goes on.
+        // While it waits for the server its lease stays valid.
         let is_waiting = confirmed
             .and_then(|id| self.clients.get(&id))
             .is_some_and(|client| self.has_request_under_way(client));
@@ -320,8 +319,8 @@ impl State {
             existing.renewed = now;
             return Ok((existing.exchanged(), None));
         }
-        // AUTH_SYS proves nothing, and every client's own name is the superuser's. A host that is elsewhere and does not
-        // know the verifier waits until the client has gone.
+        // AUTH_SYS proves nothing, and every client's name belongs to its superuser. A host in another network that
+        // does not know the verifier must wait until the client has gone.
         if in_use && existing.network != network_of(identity.address) {
             return Err(existing.contest(now));
         }
@@ -329,8 +328,8 @@ impl State {
         Ok((self.introduce(request, now), None))
     }
 
-    /// Removes a client record that has no state left (RFC 8881, section 18.50), or only what the client holds
-    /// elsewhere by now, if it `has_moved`.
+    /// Removes a client record without state (RFC 8881, section 18.50), or with state that the client now has
+    /// elsewhere, if it `has_moved`.
     ///
     /// # Errors
     /// `STALE_CLIENTID` when there is no such record, `CLIENTID_BUSY` when it has state.
@@ -346,16 +345,16 @@ impl State {
         Ok(self.remove_client(id))
     }
 
-    /// Removes a confirmed client with all that it has. Returns whether there was one.
+    /// Removes a confirmed client with all its state. Returns whether there was one.
     pub fn evict(&mut self, id: ClientId) -> (bool, Option<Departure>) {
         let found = self.confirmed(id).is_ok();
         (found, found.then(|| self.remove_client(id)).flatten())
     }
 
-    /// Whether a client may make a session.
+    /// Whether a client may create a session.
     ///
     /// # Errors
-    /// `DELAY` while what it held before is being let go, and for a new client when there are too many.
+    /// `DELAY` while its old state is being released, and for a new client when there are too many.
     pub(super) fn may_come(&self, id: ClientId) -> Result<(), NfsStat4> {
         let Some(client) = self.clients.get(&id) else {
             return Ok(());
@@ -367,29 +366,29 @@ impl State {
         }
     }
 
-    /// Whether no incarnation of a client is confirmed.
+    /// Whether no incarnation of the client is confirmed.
     fn is_new(&self, client: &Client) -> bool {
         let records = self.owners.get(&client.owner);
         records.is_some_and(|records| records.confirmed.is_none())
     }
 
-    /// Whether there is no place for a client that wants to make a session.
+    /// Whether there is no place for a client that wants to create a session.
     pub(super) fn lacks_place(&self, id: ClientId) -> bool {
         let client = self.clients.get(&id);
         client.is_some_and(|client| self.is_new(client) && self.is_full())
     }
 
-    /// Whether there are as many clients as there may be.
+    /// Whether the maximum number of clients is reached.
     fn is_full(&self) -> bool {
         self.clients.len() - self.unconfirmed.len() >= self.limits.clients
     }
 
-    /// How file systems know a client.
+    /// The client's name for file systems.
     pub(crate) fn client_name(&self, id: ClientId) -> Option<Arc<[u8]>> {
         self.clients.get(&id).map(|client| client.name.clone())
     }
 
-    /// The confirmed client that file systems know by this name.
+    /// The confirmed client with this name for file systems.
     #[must_use]
     pub fn client_named(&self, name: &[u8]) -> Option<ClientId> {
         let (verifier, owner) = Client::verifier_and_owner(name)?;
@@ -398,7 +397,7 @@ impl State {
         (client.verifier == verifier).then_some(id)
     }
 
-    /// Makes a new unconfirmed record in place of an earlier unconfirmed one of the same owner.
+    /// Creates a new unconfirmed record, replacing an earlier unconfirmed one of the same owner.
     fn introduce(&mut self, request: ExchangeRequest, now: Instant) -> Exchanged {
         let ExchangeRequest {
             identity,
@@ -411,7 +410,7 @@ impl State {
             .get(&identity.owner)
             .and_then(|owner| owner.unconfirmed);
         let network = network_of(identity.address);
-        // What was never confirmed holds nothing.
+        // An unconfirmed record has no state.
         if let Some(unconfirmed) = unconfirmed {
             let _nothing = self.remove_client(unconfirmed);
         }
@@ -457,7 +456,7 @@ impl State {
         exchanged
     }
 
-    /// Confirms a record; an older incarnation of the same client goes with all it had.
+    /// Confirms a record and removes an older incarnation of the same client with all its state.
     pub(super) fn confirm(&mut self, id: ClientId, now: Instant) -> Option<Departure> {
         self.welcome(id, now);
         let client = self.clients.get_mut(&id)?;
@@ -471,7 +470,7 @@ impl State {
         let records = self.owners.entry(owner).or_default();
         records.unconfirmed = None;
         let old = records.confirmed.replace(id)?;
-        // It was started anew, and knows nothing of the requests of its earlier self.
+        // The client restarted, and does not know its earlier requests.
         let sessions = self.clients.get(&old).map(|old| old.sessions.clone());
         let sessions = sessions.into_iter().flatten();
         sessions.for_each(|session| self.note_ended(session));
@@ -480,7 +479,7 @@ impl State {
 }
 
 impl Client {
-    /// What a name consists of.
+    /// The parts of a name.
     pub(super) fn verifier_and_owner(name: &[u8]) -> Option<([u8; 8], &[u8])> {
         let (verifier, owner) = name.split_first_chunk()?;
         Some((*verifier, owner))

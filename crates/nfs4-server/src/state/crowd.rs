@@ -1,11 +1,11 @@
-//! Who makes space when there are as many clients as there may be.
+//! Which clients make room when the maximum number is reached.
 //!
-//! Clients that have nothing open and nothing locked lose little: they learn that their session is gone, and make another
-//! one. Of these, first those of an address that has most of all clients go, then those that have been silent for longest. While others
-//! reclaim after a restart, one that comes back goes before all that hold nothing, heard of a moment ago or not.
-//! Several go at a time, so that this is not asked for each newcomer.
+//! Clients without opens and locks lose little: they learn that their session is gone, and create another one. First
+//! those of an address with too many clients go, then those that have been silent for longest. While others reclaim
+//! after a restart, a returning client has precedence over all clients without state, even over recently active ones.
+//! Several clients go at once, so that this is not repeated for each newcomer.
 //!
-//! What must never enter: clients that hold something, or may yet reclaim it.
+//! What must never enter: clients that have state, or may still reclaim it.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -15,19 +15,18 @@ use std::time::{Duration, Instant};
 use super::client::{Client, ClientId};
 use super::{Departure, State};
 
-/// A client that has sent nothing for this long may go. One that waits for something sends more
-/// often.
+/// A client that has sent nothing for this time may go. A client that waits for something sends more often.
 const SILENT: Duration = Duration::from_secs(15);
-/// An address that has more than this part of all clients has to make space first, silent or not.
+/// An address with more than this part of all clients has to make room first, silent or not.
 const PART_OF_ONE_ADDRESS: usize = 8;
-/// One in this many of all clients goes at a time, and at least one.
+/// One in this number of all clients goes at a time, at least one.
 const PART_THAT_GOES: usize = 128;
-/// When nobody could go, nobody is looked for again for this long.
+/// If no client could go, the next search comes after this time.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl State {
-    /// Lets some clients go that hold nothing, when there is no place for one that wants to make a session. Returns how many,
-    /// and what is left of them.
+    /// Removes some clients without state, when there is no place for one that wants to create a session. Returns their
+    /// number, and what is left of them.
     pub fn make_space_for(&mut self, newcomer: ClientId, now: Instant) -> (usize, Vec<Departure>) {
         let comes_back = self.comes_back(newcomer);
         let pauses = !comes_back && self.nobody_goes_until.is_some_and(|until| now < until);
@@ -50,15 +49,15 @@ impl State {
         (gone, departures.collect())
     }
 
-    /// Whether a client that makes its first session held something before the restart, and loses it unless it gets in while the
-    /// grace period lasts.
+    /// Whether a client that creates its first session had state before the restart, which it loses unless it is
+    /// admitted within the grace period.
     fn comes_back(&self, newcomer: ClientId) -> bool {
         let client = self.clients.get(&newcomer);
         client.is_some_and(|client| self.grace.may_reclaim(&client.owner))
     }
 
-    /// The clients that hold nothing and may go, each with how many its address has, if these are too many, for how long it
-    /// has been silent, and when it came. `at_once`: also those that were heard of a moment ago.
+    /// The clients without state that may go, each with the number of clients of its address if that is too large, the
+    /// time of its silence, and its arrival. `at_once`: includes recently active ones.
     fn dispensable(&self, now: Instant, at_once: bool) -> Vec<((usize, Duration, u64), ClientId)> {
         let confirmed = || self.clients.values().filter(|client| client.confirmed);
         let mut of_address: HashMap<IpAddr, usize> = HashMap::new();

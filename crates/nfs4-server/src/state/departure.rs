@@ -1,11 +1,11 @@
-//! Clients that have gone, and what they held behind the file system boundary until all of it is let go.
+//! Clients that have gone, and their state behind the file system boundary until all of it is released.
 //!
-//! It is let go piece by piece, so that a client that held much keeps nobody from the tables. Nothing is let go before the
-//! requests of the client that are still being executed have ended: one of them may write by what others are given then, and takes
-//! back what it has done by the client's name. Until the end nobody comes under the name of the owner: file systems know what a
-//! client holds by that name, so what is taken anew could not be told from what is to be let go.
+//! The state is released piece by piece, so that a large amount does not block the tables. Nothing is released before
+//! the running requests of the client have ended: one of them could write under state that others get then. Until the
+//! end no client can come under the owner's name. File systems know a client's state by that name, so new state could
+//! not be distinguished from state to release.
 //!
-//! What must never enter: how something is let go, and how long that takes.
+//! What must never enter: how something is released, and how long that takes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use nfs4::SessionId4;
 use super::client::Client;
 use super::{LayoutEnd, Release, State};
 
-/// This much is handed out at a time.
+/// The number of items that are released at a time.
 const RELEASES_AT_A_TIME: usize = 64;
 
-/// A client that has gone and that held something, has a record, or has requests under way. The caller that gets it waits while it
-/// [is executing](State::is_executing), and asks for [`State::next_releases`] then, until there are none left.
+/// A departed client that had state, a record, or running requests. The caller waits while it [is
+/// executing](State::is_executing), and then calls [`State::next_releases`] until nothing is left.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "what the client held would never be let go"]
 pub struct Departure(u64);
@@ -27,17 +27,17 @@ pub struct Departure(u64);
 #[derive(Debug)]
 struct Departing {
     owner: Arc<[u8]>,
-    /// How file systems know it.
+    /// Its name for file systems.
     name: Arc<[u8]>,
     has_record: bool,
-    /// Whether its locks stay behind, because it may have reclaimed them elsewhere.
+    /// Whether its locks stay, because it may have reclaimed them elsewhere.
     keeps_locks: bool,
     layouts: Vec<u64>,
     locks: Vec<u64>,
     opens: Vec<u64>,
-    /// Its requests that are still being executed.
+    /// The number of its running requests.
     requests: usize,
-    /// Whether all that it held is let go.
+    /// Whether all its state is released.
     is_released: bool,
 }
 
@@ -50,17 +50,17 @@ impl Departing {
     }
 }
 
-/// Requests of a client that has gone, which are still being executed: how many by session.
+/// The running requests of a client that has gone: the number for each session.
 pub(super) type Executing = Vec<(SessionId4, usize)>;
 
-/// All that are under way.
+/// All departures in progress.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
     next: u64,
     all: HashMap<u64, Departing>,
-    /// How many there are of each owner.
+    /// The number of departures of each owner.
     owners: HashMap<Arc<[u8]>, usize>,
-    /// Whose requests are those of sessions that are gone.
+    /// The departure that the requests of each ended session belong to.
     sessions: HashMap<SessionId4, u64>,
 }
 
@@ -84,7 +84,7 @@ impl Departures {
         Some(Departure(number))
     }
 
-    /// All that the client held is let go.
+    /// All state of the client is released.
     fn released(&mut self, departure: &Departure) {
         if let Some(departing) = self.all.get_mut(&departure.0) {
             departing.is_released = true;
@@ -92,7 +92,7 @@ impl Departures {
         self.end_if_over(departure.0);
     }
 
-    /// A request of a session that is gone was executed to its end. Whether its client is departing.
+    /// A request of an ended session has completed. Returns whether its client is departing.
     pub(super) fn request_ended(&mut self, session: SessionId4) -> bool {
         let Some(number) = self.sessions.get(&session).copied() else {
             return false;
@@ -123,35 +123,35 @@ impl Departures {
 }
 
 impl State {
-    /// Whether a request of a client that has gone is still being executed, so that nothing of it is to be let go.
+    /// Whether a request of the departed client is still running, so that nothing may be released yet.
     #[must_use]
     pub fn is_executing(&self, departure: &Departure) -> bool {
         let departing = self.departures.all.get(&departure.0);
         departing.is_some_and(|departing| departing.requests > 0)
     }
 
-    /// The same of any client that has gone.
+    /// The same for any departed client.
     #[must_use]
     pub fn is_any_executing(&self) -> bool {
         let mut all = self.departures.all.values();
         all.any(|departing| departing.requests > 0)
     }
 
-    /// What of a departure is to be let go next; to be asked for again when all of it is. `None` at the end: the client may
-    /// come back, once its requests have ended.
+    /// The next state to release; call it again when that is released. `None` at the end: the client may come back,
+    /// once its requests have ended.
     pub fn next_releases(&mut self, departure: &Departure) -> Option<Vec<Release>> {
         let departing = self.departures.all.get_mut(&departure.0);
         let Some(departing) = departing.filter(|departing| !departing.has_nothing()) else {
             self.departures.released(departure);
             return None;
         };
-        // First, so that after a crash the client does not reclaim what somebody else may have had in between
-        // (RFC 8881, section 8.4.3).
+        // The record comes first, so that after a crash the client does not reclaim what another client may have had in
+        // between (RFC 8881, section 8.4.3).
         if std::mem::take(&mut departing.has_record) {
             return Some(vec![Release::Record(departing.owner.clone())]);
         }
         let (name, keeps_locks) = (departing.name.clone(), departing.keeps_locks);
-        // Before anybody else is given what they rest on, nothing may happen through them any more.
+        // Before other clients get the state that the layouts depend on, the layouts must have ended.
         let layouts = last_of(&mut departing.layouts, RELEASES_AT_A_TIME);
         if !layouts.is_empty() {
             let ends = layouts.into_iter();
@@ -171,7 +171,7 @@ impl State {
         Some(releases)
     }
 
-    /// A client is no longer in the tables; what it held is still to be let go, and some of its requests may be under way.
+    /// A client was removed from the tables. Its state must still be released, and some of its requests may be running.
     pub(super) fn depart(
         &mut self,
         (client, executing): (Client, Executing),
@@ -191,7 +191,7 @@ impl State {
         self.departures.begin(departing, executing)
     }
 
-    /// Only the record of a client is to be removed.
+    /// Only the record of a client has to be removed.
     pub(super) fn depart_from_record(&mut self, owner: Arc<[u8]>) -> Option<Departure> {
         let departing = Departing {
             name: owner.clone(),

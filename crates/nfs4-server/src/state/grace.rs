@@ -1,4 +1,4 @@
-//! The grace period after a start, and who may reclaim in it (RFC 8881, section 8.4.2.1).
+//! The grace period after a start, and which clients may reclaim in it (RFC 8881, section 8.4.2.1).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,22 +19,22 @@ pub enum Reclaim {
     No,
 }
 
-/// While a client is reclaiming, the grace period does not end before it has paused for this part of a lease.
+/// While a client is reclaiming, the grace period ends only after a pause of this part of a lease.
 const PAUSE_OF_LEASE: u32 = 10;
 
 #[derive(Debug)]
 pub(super) struct Grace {
     ends: Option<Instant>,
-    /// When it ends in any case, though clients go on reclaiming.
+    /// The latest end, even if clients continue to reclaim.
     latest: Instant,
-    /// Whether the end, or that there is no grace at all, was told. From then on nothing is reclaimed, and nothing new given before the
-    /// records are gone of those who did not come back: after a crash they would reclaim it (RFC 8881, section 8.4.3).
+    /// Whether the end was reported, or that there is no grace period. From then on nothing is reclaimed. Nothing new is granted before the records of
+    /// clients that did not come back are removed: after a crash they would reclaim it (RFC 8881, section 8.4.3).
     end_told: bool,
-    /// Owners of clients that held state before the restart, and by what each is known again.
+    /// Owners of clients that held state before the restart, and how each is recognised.
     may_reclaim: HashMap<Arc<[u8]>, Option<KnownBy>>,
     /// Those of them that have not said RECLAIM_COMPLETE.
     expected: HashSet<Arc<[u8]>>,
-    /// Reclaims by the grace period that are under way.
+    /// The number of running reclaims under the grace period.
     reclaims: usize,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Grace {
 pub struct Recording {
     /// What is to be recorded.
     pub record: ClientRecord,
-    /// Whether it has an earlier record, which goes with those of others if the grace period ends meanwhile.
+    /// Whether it has an earlier record, which is removed with others if the grace period ends meanwhile.
     is_expected: bool,
 }
 
@@ -57,7 +57,7 @@ impl Grace {
         let may_reclaim: HashMap<_, _> = records
             .map(|record| (record.owner, record.known_by))
             .collect();
-        // Without anybody to wait for there is nothing that new opens could conflict with.
+        // Without clients to wait for, new opens cannot conflict with anything.
         let end = now + limits.grace;
         let ends = (!may_reclaim.is_empty()).then_some(end);
         Grace {
@@ -74,8 +74,8 @@ impl Grace {
         self.ends.is_some() && self.may_reclaim.contains_key(owner)
     }
 
-    /// Whether a client is expected back under this name, and this is somebody else, who does not know its verifier: it may be the client,
-    /// restarted, at its address only.
+    /// Whether a client is expected back under this name, and the sender does not know its verifier. The sender can be
+    /// the restarted client only at the client's address.
     pub(super) fn expects_another(&self, identity: &ClientIdentity) -> bool {
         let known_by = self.may_reclaim.get(&identity.owner).copied().flatten();
         let is_another = known_by.is_some_and(|known| {
@@ -85,7 +85,7 @@ impl Grace {
         is_another && self.expected.contains(&identity.owner)
     }
 
-    /// Puts the end off for a client in the middle of reclaiming, by one lease in all (RFC 8881, section 8.4.2.1).
+    /// Postpones the end for a client in the middle of reclaiming, by at most one lease in total (RFC 8881, section 8.4.2.1).
     fn go_on(&mut self, now: Instant, pause: Duration) {
         if let Some(ends) = &mut self.ends {
             *ends = (*ends).max((now + pause).min(self.latest));
@@ -104,13 +104,13 @@ impl State {
         self.in_grace() && !self.grace.end_told
     }
 
-    /// Decides whether an OPEN or LOCK may go on. A reclaim that may puts the end of the grace period off, if it is
-    /// near. Whether it reclaims by the grace period, so that [`State::reclaim_ended`] must follow; a newcomer's rests on what stands under
-    /// its name.
+    /// Decides whether an OPEN or LOCK may continue. An admitted reclaim postpones the end of the grace period, if it
+    /// is near. Returns whether it reclaims under the grace period, so that [`State::reclaim_ended`] must follow; a
+    /// newcomer's reclaim depends on the state under its name instead.
     ///
     /// # Errors
-    /// `GRACE` for something new during grace or before the client's RECLAIM_COMPLETE, `NO_GRACE` for a
-    /// reclaim out of time, `RECLAIM_BAD` for one by a client that had nothing.
+    /// `GRACE` for something new during grace or before the client's RECLAIM_COMPLETE, `NO_GRACE` for a late reclaim,
+    /// `RECLAIM_BAD` for a reclaim by a client that had no state.
     pub fn admit(
         &mut self,
         client: ClientId,
@@ -127,12 +127,12 @@ impl State {
         Ok(by_grace)
     }
 
-    /// A reclaim by the grace period has done what it does.
+    /// A reclaim under the grace period has completed.
     pub fn reclaim_ended(&mut self) {
         self.grace.reclaims = self.grace.reclaims.saturating_sub(1);
     }
 
-    /// Whether reclaims by the grace period are under way. Others are given nothing before they have ended.
+    /// Whether reclaims under the grace period are running. Others get nothing before they have ended.
     #[must_use]
     pub fn is_reclaiming(&self) -> bool {
         self.grace.reclaims > 0
@@ -151,8 +151,8 @@ impl State {
         }
     }
 
-    /// What is to be recorded of a client that has not said yet that it has reclaimed everything: it must be on stable storage before it
-    /// may.
+    /// The record of a client that has not yet said that it has reclaimed everything. It must be on stable storage
+    /// before the client may say so.
     ///
     /// # Errors
     /// `STALE_CLIENTID` when there is no such client, `DELAY` while an earlier record of it is being removed.
@@ -170,11 +170,11 @@ impl State {
         }))
     }
 
-    /// Takes a client's word that it has reclaimed everything (RFC 8881, section 18.51), once that is recorded.
+    /// Accepts that a client has reclaimed everything (RFC 8881, section 18.51), after that is recorded.
     ///
     /// # Errors
-    /// `COMPLETE_ALREADY` when it said so before, `DELAY` when the grace period ended while it was recorded, and its record may have
-    /// gone with those of others.
+    /// `COMPLETE_ALREADY` when it said so before, `DELAY` when the grace period ended while it was recorded, because
+    /// its record may have been removed with others.
     pub fn reclaim_complete(
         &mut self,
         id: ClientId,
@@ -195,9 +195,9 @@ impl State {
         Ok(())
     }
 
-    /// Ends the grace period when its time is up or nobody is left to wait for. Returns the records of
-    /// those that did not come back, once, when it ends; without a grace period, at the first call. When they have gone, and no reclaim
-    /// is under way, [`State::grace_has_ended`] is to be called.
+    /// Ends the grace period when its time is over or there is no client to wait for. At the end, returns once the
+    /// records of clients that did not come back; without a grace period, at the first call. When these are removed,
+    /// and no reclaim is running, call [`State::grace_has_ended`].
     pub fn end_grace_if_due(&mut self, now: Instant) -> Option<Vec<Departure>> {
         let goes_on = self.grace.ends.is_some_and(|ends| now < ends);
         if self.grace.end_told || (goes_on && !self.grace.expected.is_empty()) {
@@ -209,7 +209,7 @@ impl State {
             client.may_reclaim = false;
         }
         let lost = std::mem::take(&mut self.grace.expected);
-        // A client that came back late keeps its record: it is alive and may hold new state soon.
+        // A client that came back late keeps its record: it is alive and may have new state soon.
         let complete: HashSet<&Arc<[u8]>> = self
             .clients
             .values()
@@ -227,7 +227,7 @@ impl State {
         )
     }
 
-    /// Nobody can reclaim any more what is given to others from here on.
+    /// From now on no client can reclaim state that others get.
     pub fn grace_has_ended(&mut self) {
         self.grace.ends = None;
     }

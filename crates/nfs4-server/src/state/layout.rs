@@ -1,7 +1,7 @@
-//! Layouts that clients hold, and what their stateids are worth (RFC 8881, sections 12.5.2, 12.5.3 and 12.5.5).
+//! The layouts of clients, and the validity of their stateids (RFC 8881, sections 12.5.2, 12.5.3 and 12.5.5).
 //!
-//! A client has at most one layout state for a file. It rests on the client's opens of the file and ends with them.
-//! Whether a layout may be given is the home's to say; each holder has the number of its state.
+//! A client has at most one layout state for a file. It depends on the client's opens of the file and ends with them.
+//! The home decides whether a layout is given. The number of a holder is that of its state.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,25 +13,25 @@ use super::stateid::Seqid;
 use super::{FileKey, OpenFile, Release, Resolved, State, StateidUse};
 use crate::layouts::{DeviceId, LayoutAccess, LayoutHolder};
 
-/// Devices about which one client wants to hear, at most.
+/// The maximum number of devices that one client wants to be notified about.
 const DEVICES_OF_CLIENT: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) client: ClientId,
     file: FileKey,
-    /// The newest sequence number; none before the first layout.
+    /// The newest sequence number; `NONE` before the first layout.
     pub(super) seqid: Seqid,
-    /// That of the last reply. Recalls are numbered after it.
+    /// The sequence number of the last reply. Recalls are numbered after it.
     replied: Seqid,
     read: bool,
     write: bool,
-    /// LAYOUTGETs under way.
+    /// The number of running LAYOUTGETs.
     asking: u32,
     recalled: bool,
 }
 
-/// All layout states, and the opens that they rest on.
+/// All layout states, and the opens that they depend on.
 #[derive(Debug, Default)]
 pub(super) struct LayoutTable {
     pub(super) all: HashMap<u64, Layout>,
@@ -58,18 +58,18 @@ impl LayoutTable {
 /// How a layout has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutEnd {
-    /// The client has nothing under way.
+    /// The client has no requests in progress.
     Returned,
-    /// The client may have something under way.
+    /// The client may have requests in progress.
     Lost,
 }
 
 impl State {
-    /// Begins to ask for a layout. [`State::record_layout`] or [`State::abandon_layout`] must follow.
+    /// Begins a request for a layout. [`State::record_layout`] or [`State::abandon_layout`] must follow.
     ///
     /// # Errors
-    /// `BAD_STATEID`, `OLD_STATEID` for a stateid that is neither of a layout nor of an open of the file; `OPENMODE` when no
-    /// open allows writing; `BADLAYOUT`, so that the client does without, when none allows reading, and when there is no space.
+    /// `BAD_STATEID`, `OLD_STATEID` for a stateid that belongs neither to a layout nor to an open of the file; `OPENMODE` when no open allows writing;
+    /// `BADLAYOUT`, so that the client works without a layout, when no open allows reading, and when there is no space.
     pub fn begin_layout(
         &mut self,
         client: ClientId,
@@ -120,11 +120,11 @@ impl State {
         Ok(LayoutHolder(key))
     }
 
-    /// The home has given the layout that was asked for. Returns the stateid of the reply.
+    /// Records the layout that the home has given. Returns the stateid for the reply.
     ///
     /// # Errors
-    /// `RETURNCONFLICT` when the client has given its layouts back meanwhile, or is gone: the home must hear that this one has
-    /// ended, too.
+    /// `RETURNCONFLICT` when the client has returned its layouts in the meantime, or is gone: the home must be told
+    /// that this layout has ended too.
     pub fn record_layout(
         &mut self,
         holder: LayoutHolder,
@@ -143,7 +143,7 @@ impl State {
         Ok(self.numbers.stateid(holder.0, layout.seqid))
     }
 
-    /// The layout that was asked for is not given. What is left of the holder is to be let go.
+    /// The requested layout is not given. Returns what must be released for the holder.
     pub fn abandon_layout(&mut self, holder: LayoutHolder) -> Option<Release> {
         let layout = self.layouts.all.get_mut(&holder.0)?;
         layout.asking = layout.asking.saturating_sub(1);
@@ -151,10 +151,10 @@ impl State {
         has_nothing.then(|| self.forget_layout(holder.0, LayoutEnd::Returned))?
     }
 
-    /// Finds the layout that a LAYOUTCOMMIT is about.
+    /// Finds the layout of a LAYOUTCOMMIT.
     ///
     /// # Errors
-    /// `BADLAYOUT` when it has ended, or is of before a restart; `BADIOMODE` when it is not for writing.
+    /// `BADLAYOUT` when it has ended, or is from before a restart; `BADIOMODE` when it is not for writing.
     pub fn committed_layout(
         &self,
         client: ClientId,
@@ -169,11 +169,11 @@ impl State {
         }
     }
 
-    /// A client gives its layout of a file back: all of it, or else it keeps all of it. Returns the stateid of what it keeps, and
-    /// what is to be let go.
+    /// A client returns its layout of a file: all of it, or otherwise it keeps all of it. Returns the stateid of what
+    /// it keeps, and what must be released.
     ///
     /// # Errors
-    /// `BAD_STATEID`; `OLD_STATEID` when the client has not seen all replies yet, and so may be given a layout after this.
+    /// `BAD_STATEID`; `OLD_STATEID` when the client has not seen all replies, so that it may get a layout after this.
     pub fn return_layout(
         &mut self,
         client: ClientId,
@@ -197,7 +197,7 @@ impl State {
         Ok((kept, end))
     }
 
-    /// A client gives back its layouts of one tree, or of all. Returns what is to be let go.
+    /// A client returns its layouts of one tree, or all of them. Returns what must be released.
     pub fn return_layouts(
         &mut self,
         client: ClientId,
@@ -217,8 +217,8 @@ impl State {
         ends.flatten().collect()
     }
 
-    /// What of the client's layout of a file has to end before an open is closed, or reduced to what is `left`: all of it with the last
-    /// open, and with the last one for writing whatever could be written with.
+    /// The part of the client's layout of a file that must end before an open is closed, or reduced to `left`:
+    /// everything with the last open, and with the last open for writing every layout for writing.
     pub fn layout_without(&mut self, open: &OpenFile, left: Option<Share>) -> Option<Release> {
         let (client, file) = self
             .opens
@@ -236,8 +236,8 @@ impl State {
         self.forget_layout(key, end)
     }
 
-    /// The recall of a layout: to whom, for which file, and the stateid in it. It stays the same when it is repeated. `None` when there
-    /// is nothing to recall, or nothing yet that the client could know.
+    /// The recall of a layout: the client, the file, and the stateid. It stays the same when it is repeated. `None`
+    /// when there is nothing to recall, or nothing yet that the client could know.
     pub fn recall_layout(&mut self, holder: LayoutHolder) -> Option<(ClientId, FileKey, Stateid4)> {
         let layout = self.layouts.all.get_mut(&holder.0);
         let layout = layout.filter(|layout| layout.seqid != Seqid::NONE)?;
@@ -248,20 +248,20 @@ impl State {
         Some((layout.client, layout.file, stateid))
     }
 
-    /// The client says of a recall that it has no such layout. Returns what is to be let go.
+    /// The client answers a recall that it has no such layout. Returns what must be released.
     pub fn layout_is_unknown(&mut self, holder: LayoutHolder) -> Option<Release> {
         let layout = self.layouts.all.get(&holder.0)?;
         let is_over = layout.recalled && layout.asking == 0;
         is_over.then(|| self.forget_layout(holder.0, LayoutEnd::Returned))?
     }
 
-    /// Who holds a layout.
+    /// The holder of a layout.
     #[must_use]
     pub fn layout_client(&self, holder: LayoutHolder) -> Option<ClientId> {
         Some(self.layouts.all.get(&holder.0)?.client)
     }
 
-    /// A client wants to hear when a device is to be forgotten, or not. Returns whether it will.
+    /// A client wants to be notified when a device is removed, or not any more. Returns whether it will be.
     pub fn watch_device(&mut self, client: ClientId, device: DeviceId, wanted: bool) -> bool {
         let Some(record) = self.clients.get_mut(&client) else {
             return false;
@@ -276,7 +276,7 @@ impl State {
         record.devices.contains(&device)
     }
 
-    /// The clients that want to hear that a device is to be forgotten; they do so once.
+    /// The clients to notify that a device is removed; each is notified once.
     pub fn device_gone(&mut self, device: DeviceId) -> Vec<ClientId> {
         let clients = self.clients.values_mut();
         let told = clients.filter_map(|client| client.devices.remove(&device).then_some(client.id));
@@ -289,8 +289,8 @@ impl State {
         Some((layout.client, layout.seqid))
     }
 
-    /// Unlike other stateids, that of a layout always says how much its client has seen (RFC 8881, section 12.5.3). What is older than
-    /// the newest reply is good: requests may be under way side by side.
+    /// Unlike other stateids, that of a layout always tells how much its client has seen (RFC 8881, section 12.5.3). An
+    /// older number than the newest reply is valid, because requests may run concurrently.
     fn layout_of(
         &self,
         client: ClientId,
@@ -307,7 +307,7 @@ impl State {
         }
     }
 
-    /// What a client's opens of a file allow together, one of them left aside.
+    /// The union of a client's shares of a file, except for one open.
     fn shares_of(&self, client: ClientId, file: FileKey, but: Option<u64>) -> Share {
         let opens = self
             .layouts
@@ -339,5 +339,5 @@ impl State {
     }
 }
 
-/// What a client holds and wants to hear, as far as layouts go.
+/// The devices that a client wants to be notified about.
 pub(super) type Devices = HashSet<DeviceId>;

@@ -1,46 +1,45 @@
-//! How much of the server's memory clients take, and the one budget for all of it.
+//! The memory for clients, with one budget for all of it.
 //!
-//! Three eighths are for replies that are kept, reserved when a session is made: half of that is shared out evenly, so that as many
-//! clients as there may be get a session, the rest goes to those who come first and want more. Three eighths are for opens and
-//! locks, and a quarter for requests and replies on their way, which the code that keeps connections counts.
+//! Three eighths are for cached replies, reserved when a session is created: half of that is divided evenly, so that
+//! the maximum number of clients get a session; the rest goes to the first clients that want more. Three eighths are
+//! for opens and locks. A quarter is for requests and replies in transit, which the code for connections counts.
 //!
-//! What must never enter: who the clients are.
+//! What must never enter: the identity of clients.
 
 use nfs4::NfsStat4;
 
 use super::{Limits, SessionChannel};
 
-/// What a slot takes besides the reply that is kept in it, in bytes.
+/// The size of a slot without its cached reply, in bytes.
 const SLOT_BYTES: u64 = 128;
-/// What an open or a lock takes in all tables, besides the name of its owner, in bytes.
+/// The size of an open or a lock in all tables, without the name of its owner, in bytes.
 const STATE_BYTES: u64 = 1024;
-/// A kept reply has space for at least this many bytes: enough for any operation that changes
-/// something.
+/// A cached reply has space for at least this number of bytes: enough for any operation that changes something.
 const CACHED_REPLY_BYTES_MIN: u64 = 1024;
-/// Of what those who come first may have, nobody gets more than this part of what is left.
+/// No client gets more than this part of what is left of the first come, first served share.
 const PART_OF_LEFT: u64 = 16;
 
-/// What is taken of the budget, in bytes.
+/// The used part of the budget, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// Reserved for replies that are kept.
+    /// Reserved for cached replies.
     pub replies: u64,
-    /// Taken by opens and locks.
+    /// Used by opens and locks.
     pub states: u64,
 }
 
 impl Limits {
-    /// What replies that are kept may take, in bytes.
+    /// The limit for cached replies, in bytes.
     fn reply_bytes(&self) -> u64 {
         self.memory_bytes / 8 * 3
     }
 
-    /// What opens and locks may take, in bytes.
+    /// The limit for opens and locks, in bytes.
     fn state_bytes(&self) -> u64 {
         self.memory_bytes / 8 * 3
     }
 
-    /// What requests that are received or executed, and replies that wait to be sent, may take, in bytes.
+    /// The limit for requests that are received or executed, and replies that wait to be sent, in bytes.
     #[must_use]
     pub fn buffer_bytes(&self) -> u64 {
         self.memory_bytes / 4
@@ -48,7 +47,7 @@ impl Limits {
 }
 
 impl Memory {
-    /// Reserves space for the replies of a session, of which the channel is cut to what there is. Returns how much it is.
+    /// Reserves space for the replies of a session, and reduces the channel to the available space. Returns the reserved amount.
     ///
     /// # Errors
     /// `DELAY` when there is no space for a single slot.
@@ -68,19 +67,19 @@ impl Memory {
         if slots * slot > left {
             return Err(NfsStat4::Delay);
         }
-        // Neither grows by this.
+        // Neither value grows here.
         channel.cached_response_bytes = cached as u32;
         channel.slots = slots as u32;
         self.replies += slots * slot;
         Ok(slots * slot)
     }
 
-    /// Gives back what [`Memory::reserve`] has reserved.
+    /// Returns what [`Memory::reserve`] has reserved.
     pub(super) fn give_back(&mut self, reserved: u64) {
         self.replies = self.replies.saturating_sub(reserved);
     }
 
-    /// Makes space for an open or a lock of this owner.
+    /// Reserves space for an open or a lock of this owner.
     ///
     /// # Errors
     /// `DELAY` when there is none.
@@ -93,7 +92,7 @@ impl Memory {
         Ok(())
     }
 
-    /// An open or a lock of this owner is forgotten.
+    /// An open or a lock of this owner is removed.
     pub(super) fn remove_state(&mut self, owner: &[u8]) {
         self.states = self.states.saturating_sub(state_bytes(owner));
     }

@@ -1,9 +1,8 @@
-//! What the server remembers of its NFS clients: who they are, their sessions, opens, locks and layouts.
+//! The server's memory of its NFS clients: their identities, sessions, opens, locks and layouts.
 //!
-//! Pure: time comes in as an argument, and what has to happen outside (files to close, locks to
-//! give back, records to write) goes out as values. Nothing here waits, reads a clock, or knows sockets,
-//! file systems or disks. Conflicts between owners are not decided here but behind
-//! [`vfs::FileSystem`]; this module only knows which stateid stands for what.
+//! Pure: the time is an argument, and external actions (files to close, locks to release, records to write) are
+//! results. Nothing here waits, reads a clock, or knows sockets, file systems or disks. [`vfs::FileSystem`] decides
+//! about conflicts between owners; this module only knows the meaning of each stateid.
 
 mod back_channel;
 mod census;
@@ -58,13 +57,13 @@ use numbers::Numbers;
 use open::{Lock, Open};
 use session::{Associations, Session};
 
-/// Bounds on what clients can make the server remember, and its time limits.
+/// Bounds on the state that clients can create, and timeouts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How long a client may stay silent before its state goes (RFC 8881, section 8.3).
+    /// How long a client may be silent before its state is dropped (RFC 8881, section 8.3).
     pub lease: Duration,
-    /// How long after a start only reclaims are accepted (RFC 8881, section 8.4.2.1); while clients reclaim, up to one
-    /// lease longer.
+    /// How long after a start only reclaims are accepted (RFC 8881, section 8.4.2.1); up to one lease longer while
+    /// clients reclaim.
     pub grace: Duration,
     /// Slots in a session's reply cache.
     pub slots: u32,
@@ -72,7 +71,7 @@ pub struct Limits {
     pub request_bytes: u32,
     /// Largest reply, in bytes, RPC header included.
     pub response_bytes: u32,
-    /// Largest reply that is kept for repeats, in bytes.
+    /// The largest cached reply, in bytes.
     pub cached_response_bytes: u32,
     /// Operations in one COMPOUND.
     pub operations: u32,
@@ -82,7 +81,7 @@ pub struct Limits {
     pub sessions_per_client: usize,
     /// Open files and byte-range lock states of one client, each.
     pub states_per_client: usize,
-    /// Memory for everything that is kept for clients, in bytes (see [`Memory`]).
+    /// Memory for all state of clients, in bytes (see [`Memory`]).
     pub memory_bytes: u64,
 }
 
@@ -104,25 +103,25 @@ impl Default for Limits {
     }
 }
 
-/// A file as the state tables know it: which export's tree, and which object in it.
+/// A file in the state tables: the tree of an export, and an object in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileKey {
-    /// Index of the tree among the served ones.
+    /// Index of the tree among the exported ones.
     pub tree: usize,
     /// The file.
     pub object: ObjectId,
 }
 
-/// Something that a vanished state held behind the file system boundary and that is to be let go.
+/// State of a vanished client behind the file system boundary that must be released.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Release {
     /// Close the file for this owner.
     Open(FileKey, OpenOwner),
-    /// Unlock everything that this owner has on the file.
+    /// Release all locks of this owner on the file.
     Locks(FileKey, LockOwner),
     /// Tell the home of the file how a layout has ended.
     Layout(FileKey, LayoutHolder, LayoutEnd),
-    /// Forget that this client may reclaim after a restart.
+    /// Remove the record with which this client may reclaim after a restart.
     Record(Arc<[u8]>),
 }
 
@@ -135,12 +134,12 @@ pub struct State {
     owners: HashMap<Arc<[u8]>, OwnerRecords>,
     unconfirmed: Unconfirmed,
     departures: Departures,
-    /// Until then there is nobody who could make space for others.
+    /// Until then no client can make room for others.
     nobody_goes_until: Option<Instant>,
     memory: Memory,
     sessions: HashMap<SessionId4, Session>,
     associations: Associations,
-    /// Those that are never used again, while the keeper of what requests have done does not know that yet.
+    /// Sessions that are never used again, until the file systems have been told.
     ended_sessions: Vec<SessionId4>,
     opens: HashMap<u64, Open>,
     open_index: HashMap<(ClientId, Arc<[u8]>, FileKey), u64>,
@@ -152,9 +151,8 @@ pub struct State {
 }
 
 impl State {
-    /// Starts with nothing but the records of the clients that may reclaim what they held before.
-    /// `incarnation` must differ from those of earlier starts, and `key` must be random, so that nobody guesses the numbers that
-    /// clients are given.
+    /// Starts with only the records of the clients that may reclaim. `incarnation` must differ from those of earlier
+    /// starts, and `key` must be random, so that the numbers for clients cannot be guessed.
     #[must_use]
     pub fn new(
         limits: Limits,
@@ -192,7 +190,7 @@ impl State {
         &self.limits
     }
 
-    /// Drops clients whose lease ran out and unconfirmed records that nobody confirmed.
+    /// Drops clients with an expired lease, and unconfirmed records that were not confirmed in time.
     pub fn expire(&mut self, now: Instant) -> Vec<Departure> {
         self.end_newcomers(now);
         let lease = self.limits.lease;
@@ -208,7 +206,7 @@ impl State {
             .collect()
     }
 
-    /// How much is remembered: clients, sessions, opens, locks.
+    /// The amount of state: clients, sessions, opens, locks.
     #[must_use]
     pub fn counts(&self) -> StateCounts {
         StateCounts {
@@ -231,7 +229,7 @@ impl State {
         present.map(|client| client.id)
     }
 
-    /// Removes a client from the tables. The caller that gets the departure lets go what it had.
+    /// Removes a client from the tables. The caller must release the state in the departure.
     fn remove_client(&mut self, id: ClientId) -> Option<Departure> {
         let client = self.take_out(id)?;
         self.depart(client, false)
@@ -261,7 +259,7 @@ impl State {
     }
 }
 
-/// How much a server remembers of its clients.
+/// The amount of state of a server's clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateCounts {
     /// Confirmed clients.
@@ -272,6 +270,6 @@ pub struct StateCounts {
     pub opens: usize,
     /// Byte-range lock states, counted by owner and file.
     pub locks: usize,
-    /// What is taken of the memory for clients.
+    /// The used memory for clients.
     pub memory: Memory,
 }

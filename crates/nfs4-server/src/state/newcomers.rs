@@ -1,10 +1,9 @@
-//! Clients that come from another server with the same scope, because theirs is lost or sent them away: what
-//! they may reclaim here, and for how long (RFC 8881, sections 8.4.2.1 and 11.11).
+//! Clients that come from another server with the same scope, because that server is lost or sent them away: what they
+//! may reclaim here, and for how long (RFC 8881, sections 8.4.2.1 and 11.11).
 //!
-//! There is no grace period for everybody: locks and denials of the lost server's clients stand in the tables
-//! behind the file system boundary, so a client that conflicts with them is refused there. A newcomer takes
-//! over what these tables have under its name. What they do not have any more, somebody else may have had in
-//! between.
+//! There is no grace period for all clients: locks and deny modes of the lost server's clients are in the tables behind
+//! the file system boundary, so conflicting clients are refused there. A newcomer takes over its state in these tables,
+//! which is under its name. State that is not there any more may have belonged to another client in between.
 //!
 //! What must never enter: the grace period after a restart of this server.
 
@@ -18,15 +17,15 @@ use super::client::{Client, ClientId};
 use super::numbers::Numbers;
 use super::{Departure, State};
 
-/// How often one client is asked to reclaim: once for each file system that moves, and hardly more.
+/// How often one client is asked to reclaim: once for each file system that moves, with a margin.
 const REQUESTS_PER_CLIENT: u8 = 16;
 
-/// What one client may do as a newcomer.
+/// The rights of one client as a newcomer.
 #[derive(Debug)]
 pub(super) struct Newcomer {
     /// Since when it may reclaim; `None` when it may not, or not any more.
     since: Option<Instant>,
-    /// Whether it was asked to reclaim and has not said that it is done.
+    /// Whether it was asked to reclaim and has not said that it has finished.
     pub(super) asked: bool,
     requests_left: u8,
 }
@@ -52,30 +51,30 @@ impl Default for Newcomer {
     }
 }
 
-/// What is remembered of newcomers besides their records.
+/// The state of newcomers that is not in their records.
 #[derive(Debug, Default)]
 pub(super) struct Newcomers {
     /// This server's number among those with the same scope, if there are others.
     place: Option<u16>,
-    /// Names of clients whose state was given up. They may not reclaim any of it.
+    /// Names of clients whose state was given up. They may not reclaim it.
     lost: HashMap<Arc<[u8]>, Lost>,
 }
 
-/// What is known of the loss of a client's state.
+/// Information about a client whose state was given up.
 #[derive(Debug)]
 struct Lost {
-    /// When this server said that it has not got the client.
+    /// When this server reported that it does not have the client.
     said: Option<Instant>,
-    /// Since when it is known that it is lost, as far as somebody has looked.
+    /// Since when the loss is known, if the file systems were asked.
     since: Option<Instant>,
 }
 
-/// For this number of leases names of clients whose state was given up are remembered. By then nothing stands under them any more, and what is
-/// reclaimed must be proved by that.
+/// For this number of leases the names of clients with lost state are remembered. After that no state remains under
+/// these names, and every reclaim must be proved by existing state.
 const LEASES_OF_LOST: u32 = 2;
 
 impl Newcomers {
-    /// Remembers that a client's state was given up. Where there is no space, nobody is welcome any more, so
+    /// Records that a client's state was given up. If there is no space, no newcomers are accepted any more, so that
     /// nothing wrong can be granted.
     fn lose(&mut self, name: &Arc<[u8]>, space: usize, said: Option<Instant>) {
         if self.place.is_some() && self.lost.len() < space {
@@ -85,19 +84,18 @@ impl Newcomers {
 }
 
 impl State {
-    /// Lets clients come from the other servers with the same scope, among which this one has the number
-    /// `place`.
+    /// Accepts clients from the other servers with the same scope, among which this server has the number `place`.
     #[must_use]
     pub fn among_others(mut self, place: Option<u16>) -> State {
         if let Some(place) = place {
-            // Numbers that are handed out differ from those of other servers too: a client may bring theirs.
+            // The numbers also differ from those of other servers, because a client may send theirs.
             self.numbers.among_others(place);
             self.newcomers.place = Some(place);
         }
         self
     }
 
-    /// Whether what this client reclaims must be proved by the tables behind the file system boundary.
+    /// Whether the tables behind the file system boundary must prove what this client reclaims.
     #[must_use]
     pub fn must_prove(&self, client: ClientId) -> bool {
         self.clients
@@ -105,7 +103,7 @@ impl State {
             .is_some_and(|client| !client.may_reclaim && client.newcomer.may_reclaim())
     }
 
-    /// Whether a client was asked to reclaim and has not said that it is done.
+    /// Whether a client was asked to reclaim and has not said that it has finished.
     #[must_use]
     pub fn reclaim_needed(&self, client: ClientId) -> bool {
         self.clients
@@ -113,10 +111,10 @@ impl State {
             .is_some_and(|client| client.newcomer.asked)
     }
 
-    /// What to say of a stateid that the tables do not know: `DELAY` when another server handed it out and the
-    /// client is now asked to reclaim, else `BAD_STATEID`.
+    /// The status for an unknown stateid: `DELAY` when another server issued it and the client is now asked to reclaim,
+    /// otherwise `BAD_STATEID`.
     ///
-    /// A client that was sent here may come without a thought of reclaiming, as if its state had been moved.
+    /// A client that was sent here may arrive without reclaiming, as if its state had been moved.
     pub fn unknown_stateid(
         &mut self,
         client: ClientId,
@@ -143,8 +141,8 @@ impl State {
         }
     }
 
-    /// Which of these clients, by the names that file systems know them by, this server does not have. They may
-    /// not reclaim here from now on, so what they held can be given up.
+    /// Which of these clients, by their names for file systems, this server does not have. They may not reclaim here
+    /// from now on, so their state can be given up.
     pub fn absent(&mut self, names: &[Arc<[u8]>], now: Instant) -> Vec<Arc<[u8]>> {
         let absent = self.unknown(names);
         for name in &absent {
@@ -160,7 +158,7 @@ impl State {
         unknown.cloned().collect()
     }
 
-    /// The name of a client whose state was given up so lately that some of it may still stand under that name.
+    /// The name of a client whose state was given up recently, so that some of it may still exist under that name.
     #[must_use]
     pub fn is_being_given_up(&self, client: ClientId, now: Instant) -> Option<Arc<[u8]>> {
         let name = &self.clients.get(&client)?.name;
@@ -169,8 +167,8 @@ impl State {
         lately.then(|| name.clone())
     }
 
-    /// Forgets all clients, as a restart would, and leaves their locks where they are: the clients may have
-    /// reclaimed them elsewhere. Returns what is to be closed here.
+    /// Forgets all clients, as a restart would, and keeps their locks, because the clients may have reclaimed them
+    /// elsewhere. Returns what must be closed here.
     pub fn forget_clients(&mut self) -> Vec<Departure> {
         let all: Vec<ClientId> = self.clients.keys().copied().collect();
         let mut departures = Vec::new();
@@ -182,7 +180,7 @@ impl State {
         departures
     }
 
-    /// Whether the client is one of this server's, may yet reclaim after its restart, or has gone and requests of it may be under way.
+    /// Whether the client belongs to this server, may still reclaim after a restart, or has gone with requests that may be running.
     fn has(&self, name: &[u8]) -> bool {
         let Some((_, owner)) = Client::verifier_and_owner(name) else {
             return false;
@@ -198,8 +196,8 @@ impl State {
         }
     }
 
-    /// Lets a client that makes a session reclaim what it held elsewhere. Also one that is here already: if it uses
-    /// two servers, one may be lost, and then it comes from there with a session of its own.
+    /// Lets a client that creates a session reclaim its state from another server. This includes a client that is
+    /// already here: if it uses two servers, one may be lost, and then it comes from there with a session of its own.
     pub(super) fn welcome(&mut self, id: ClientId, now: Instant) {
         let newcomers = &self.newcomers;
         let has_space = newcomers.lost.len() < self.limits.clients;
@@ -212,7 +210,7 @@ impl State {
         }
     }
 
-    /// Ends the time of those who came a lease ago or earlier, and forgets those who lost all long ago.
+    /// Ends the time of newcomers that came at least one lease ago, and forgets clients that lost their state long ago.
     pub(super) fn end_newcomers(&mut self, now: Instant) {
         let lease = self.limits.lease;
         self.newcomers.lost.retain(|_, lost| {
@@ -227,7 +225,7 @@ impl State {
         }
     }
 
-    /// A client that has reclaimed what it wants has taken leave of the rest.
+    /// A client that has finished reclaiming has given up the rest.
     pub(super) fn newcomer_is_done(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.newcomer.end();

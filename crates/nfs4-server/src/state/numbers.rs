@@ -1,7 +1,7 @@
-//! The numbers by which clients name what is kept for them: clients, sessions and states. Nobody can guess one that somebody
-//! else was given, nor one of another start of the server or of another server with the same scope.
+//! The numbers for clients, sessions and states. No client can guess a number of another client, of another start of
+//! the server, or of another server with the same scope.
 //!
-//! Pure: what makes them secret comes in. What must never enter: what a number stands for.
+//! Pure: the secret key is an argument. What must never enter: the meaning of a number.
 
 use nfs4::{NfsStat4, SessionId4, Stateid4};
 
@@ -10,12 +10,12 @@ use super::stateid::Seqid;
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 32;
-/// The bits of a number in a stateid: at a million a second they last for nine years.
+/// The number of bits of a number in a stateid: at a million per second they last for nine years.
 const STATE_BITS: u32 = 48;
 
-/// What numbers are derived from.
+/// The source of the numbers.
 pub(super) struct Numbers {
-    /// Random, and another one at each start.
+    /// Random, and different at each start.
     key: [u8; KEY_BYTES],
     /// The number of this start.
     incarnation: u32,
@@ -26,13 +26,13 @@ pub(super) struct Numbers {
     states: u64,
 }
 
-/// What a number is for, so that none says anything about another one.
+/// The purpose of a number, so that numbers of one kind reveal nothing about another kind.
 #[derive(Clone, Copy)]
 enum Of {
     Client = 1,
     Session = 2,
     State = 3,
-    /// A state that no start has granted.
+    /// A state that was never granted.
     NoState = 4,
 }
 
@@ -58,37 +58,37 @@ impl Numbers {
         }
     }
 
-    /// Clients may bring what another server with the same scope has given them, so it says which one that was.
+    /// Clients may send stateids of another server with the same scope, so the stateid contains the server's number.
     pub(super) fn among_others(&mut self, place: u16) {
         self.place = place;
     }
 
-    /// Another number for a client, and the how many-th it is. Two are the same about as often as two of 64 random bits.
+    /// A new number for a client, and its position in the sequence. Collisions are as rare as with 64 random bits.
     pub(super) fn next_client(&mut self) -> (u64, ClientId) {
         self.clients += 1;
         let id = u64::from_be_bytes(self.derive(Of::Client, self.clients));
-        // Zero stands for clients of other servers.
+        // Zero means clients of other servers.
         (self.clients, ClientId(id.max(1)))
     }
 
-    /// A session that no other one ever is, of any start, and of any server: what requests have done is known by it everywhere.
+    /// A session id that is unique over all starts and servers: it identifies recorded requests everywhere.
     pub(super) fn next_session(&mut self) -> SessionId4 {
         self.sessions += 1;
         SessionId4(self.derive(Of::Session, self.sessions))
     }
 
-    /// A number of this start for a state. Inside the server it is enough.
+    /// A new number for a state of this start. It is unique within the server.
     pub(super) fn next_state(&mut self) -> u64 {
         self.states += 1;
         self.states
     }
 
-    /// The stateid of a state: the place of the server, four bytes that nobody can guess, the number.
+    /// The stateid of a state: the server's number, four secret bytes, and the number of the state.
     pub(super) fn stateid(&self, state: u64, seqid: Seqid) -> Stateid4 {
         self.compose(Of::State, state, seqid.wire())
     }
 
-    /// A stateid that an earlier start may have granted, and that is good for nothing.
+    /// A stateid as an earlier start may have granted it. It is never valid.
     pub(super) fn bygone_stateid(&mut self) -> Stateid4 {
         let state = self.next_state();
         self.compose(Of::NoState, state, 1)
@@ -108,7 +108,7 @@ impl Numbers {
         }
     }
 
-    /// Which server has given a stateid to a client, if it is none of the special ones.
+    /// The number of the server that issued a stateid, unless it is a special one.
     pub(super) fn place_of(stateid: &Stateid4) -> u16 {
         u16::from_be_bytes([stateid.other[0], stateid.other[1]])
     }
@@ -151,7 +151,7 @@ mod tests {
         numbers
     }
 
-    /// All servers and starts give out other numbers, also with one key.
+    /// All servers and starts give different numbers, even with the same key.
     #[test]
     fn numbers_differ_between_keys_starts_and_servers() {
         const EACH: usize = 100;
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(states.len(), 2 * count);
     }
 
-    /// A client that knows one number knows no bit of the next one: about half of the bits differ.
+    /// A client that knows one number knows no bit of the next: about half of the bits differ.
     #[test]
     fn numbers_say_nothing_of_each_other() {
         let mut numbers = numbers(1, 7, 0);

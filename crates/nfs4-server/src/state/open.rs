@@ -1,7 +1,7 @@
 //! Open files and byte-range lock states (RFC 8881, sections 9.1, 9.4 and 9.7 to 9.11).
 //!
-//! Which bytes are locked, and which shares conflict, is decided behind the file system boundary.
-//! Here stands which stateid belongs to which owner and file.
+//! The file system boundary decides which bytes are locked, and which shares conflict. This module knows which stateid
+//! belongs to which owner and file.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) struct Open {
     owner: Arc<[u8]>,
     pub(super) file: FileKey,
     pub(super) share: Share,
-    /// Every share that was asked for, which is what OPEN_DOWNGRADE may go back to.
+    /// Every requested share; OPEN_DOWNGRADE may return to these.
     granted: Vec<Share>,
     locks: HashSet<u64>,
     uses: Uses,
@@ -28,7 +28,7 @@ pub(super) struct Open {
     left: Option<Share>,
 }
 
-/// How many requests on data are under way by the right of an open.
+/// The number of running requests on data under an open.
 #[derive(Debug, Default)]
 struct Uses {
     reads: usize,
@@ -54,7 +54,7 @@ pub(super) struct Lock {
     pub(super) open: u64,
 }
 
-/// An open that was entered into the tables.
+/// An open that was recorded in the tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenGrant {
     /// The stateid, with its new sequence number.
@@ -65,21 +65,21 @@ pub struct OpenGrant {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenFile {
     key: u64,
-    /// How the file system knows the owner.
+    /// The owner's name for the file system.
     pub owner: OpenOwner,
     /// What the open allows and denies.
     pub share: Share,
 }
 
-/// A lock state that a request names, or that is to be made.
+/// A lock state that a request names, or that is to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockGrant {
     open: u64,
     /// The lock-owner's string within its client.
     name: Arc<[u8]>,
-    /// How the file system knows the owner.
+    /// The owner's name for the file system.
     pub owner: LockOwner,
-    /// What the open under the lock allows.
+    /// The share of the open under the lock.
     pub share: Share,
 }
 
@@ -110,11 +110,11 @@ impl State {
         })
     }
 
-    /// Enters an open that the file system granted, or adds to one the owner has.
+    /// Records an open that the file system granted, or adds to an existing open of the owner.
     ///
     /// # Errors
-    /// `STALE_CLIENTID` when the client is gone meanwhile, `SERVERFAULT` when it has too many opens, `DELAY` when all clients
-    /// together have. The caller then closes the file again.
+    /// `STALE_CLIENTID` when the client is gone in the meantime, `SERVERFAULT` when it has too many opens, `DELAY` when
+    /// all clients together have too many. The caller then closes the file again.
     pub fn record_open(
         &mut self,
         client: ClientId,
@@ -163,7 +163,7 @@ impl State {
         })
     }
 
-    /// What the owner already has open of a file.
+    /// The owner's existing share of a file.
     #[must_use]
     pub fn existing_share(&self, client: ClientId, owner: &[u8], file: FileKey) -> Option<Share> {
         let key = self.open_index.get(&(client, Arc::from(owner), file))?;
@@ -195,10 +195,10 @@ impl State {
         })
     }
 
-    /// Begins a request on data by the right of the open with this key. [`State::end_use`] must follow.
+    /// Begins a request on data under the open with this key. [`State::end_use`] must follow.
     ///
     /// # Errors
-    /// `DELAY` while the open is being closed, or downgraded to one that does not allow it.
+    /// `DELAY` while the open is being closed, or downgraded to one that does not allow the request.
     pub fn begin_use(&mut self, key: u64, wanted: StateidUse) -> Result<(), NfsStat4> {
         let open = self.opens.get_mut(&key).ok_or(NfsStat4::BadStateid)?;
         if open.left.is_some_and(|left| !wanted.is_allowed_by(left)) {
@@ -208,7 +208,7 @@ impl State {
         Ok(())
     }
 
-    /// Such a request has ended. Whether somebody may wait for that.
+    /// Ends such a request. Returns whether another task may wait for that.
     pub fn end_use(&mut self, key: u64, wanted: StateidUse) -> bool {
         let Some(open) = self.opens.get_mut(&key) else {
             return false;
@@ -218,14 +218,14 @@ impl State {
         open.left.is_some()
     }
 
-    /// Lets no request on data begin by the right of an open that is not allowed by what is `left` of it; `None` ends that.
+    /// Prevents new requests on data under an open that `left` does not allow; `None` ends that.
     pub fn leave(&mut self, open: &OpenFile, left: Option<Share>) {
         if let Some(open) = self.opens.get_mut(&open.key) {
             open.left = left;
         }
     }
 
-    /// Whether requests on data are under way by the right of an open that what is left of it does not allow.
+    /// Whether requests on data are running under an open that `left` does not allow.
     #[must_use]
     pub fn is_used_beyond(&self, open: &OpenFile, left: Share) -> bool {
         (self.opens.get(&open.key)).is_some_and(|open| {
@@ -233,8 +233,8 @@ impl State {
         })
     }
 
-    /// Whether OPEN_DOWNGRADE may go to `share` (RFC 8881, section 18.18.3): it must be the union of
-    /// shares that were opened.
+    /// Whether OPEN_DOWNGRADE may change to `share` (RFC 8881, section 18.18.3): it must be the union of shares that
+    /// were opened.
     #[must_use]
     pub fn may_downgrade(&self, open: &OpenFile, share: Share) -> bool {
         let Some(open) = self.opens.get(&open.key) else {
@@ -250,10 +250,10 @@ impl State {
         union == Some(share)
     }
 
-    /// Enters a downgrade that the file system carried out.
+    /// Records a downgrade that the file system executed.
     ///
     /// # Errors
-    /// `BAD_STATEID` when the open is gone meanwhile.
+    /// `BAD_STATEID` when the open is gone in the meantime.
     pub fn record_downgrade(
         &mut self,
         open: &OpenFile,
@@ -268,8 +268,8 @@ impl State {
         Ok(self.numbers.stateid(open.key, entry.seqid))
     }
 
-    /// Removes an open that the file system has closed from the tables. Returns what it has to let go besides:
-    /// the locks under the open.
+    /// Removes an open that the file system has closed from the tables. Returns what else must be released: the locks
+    /// under the open.
     pub fn remove_open(&mut self, open: &OpenFile) -> Vec<Release> {
         let Some(entry) = self.opens.get(&open.key) else {
             return Vec::new();
@@ -282,7 +282,7 @@ impl State {
         releases
     }
 
-    /// Finds the lock state of an owner that locks for the first time on an open.
+    /// Finds the lock state of an owner that locks for the first time under an open.
     ///
     /// # Errors
     /// Those of [`State::open_file`].
@@ -302,7 +302,7 @@ impl State {
         })
     }
 
-    /// Whether the owner has a lock state of the file, so that it needs no other one.
+    /// Whether the owner already has a lock state of the file.
     #[must_use]
     pub fn has_lock_state(&self, client: ClientId, grant: &LockGrant, file: FileKey) -> bool {
         let index = (client, grant.name.clone(), file);
@@ -334,11 +334,11 @@ impl State {
         })
     }
 
-    /// Enters a lock, or a change of one, that the file system carried out.
+    /// Records a lock, or a change of one, that the file system executed.
     ///
     /// # Errors
-    /// `STALE_CLIENTID` when the client is gone meanwhile, `BAD_STATEID` when the open is, `DELAY` when there is no space for more. The
-    /// caller then unlocks again.
+    /// `STALE_CLIENTID` when the client is gone in the meantime, `BAD_STATEID` when the open is, `DELAY` when there is
+    /// no space for more. The caller then unlocks again.
     pub fn record_lock(
         &mut self,
         client: ClientId,
@@ -410,7 +410,7 @@ impl State {
         Ok((lock.file, self.lock_owner(client, &lock.owner)?))
     }
 
-    /// Forgets a lock state under which nothing is locked.
+    /// Removes a lock state without locks.
     pub fn free_lock(&mut self, client: ClientId, stateid: &Stateid4) {
         if let (Ok(key), Some(name)) = (self.numbers.state_of(stateid), self.client_name(client)) {
             self.forget_lock(key, &name);

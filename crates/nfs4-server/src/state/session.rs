@@ -11,11 +11,10 @@ use super::client::{Client, ClientId, Principal};
 use super::departure::Executing;
 use super::{Departure, Limits, State};
 
-/// At most this many sessions that have ended are noted between two calls of
-/// [`State::take_ended_sessions`].
+/// The maximum number of ended sessions that are recorded between two calls of [`State::take_ended_sessions`].
 const ENDED_SESSIONS_MAX: usize = 16 * 1024;
 
-/// One transport connection, numbered by the part of the server that accepts them.
+/// One transport connection. The part of the server that accepts connections numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
@@ -26,7 +25,7 @@ pub struct SessionChannel {
     pub request_bytes: u32,
     /// Largest reply in bytes.
     pub response_bytes: u32,
-    /// Largest reply kept for repeats, in bytes.
+    /// The largest cached reply, in bytes.
     pub cached_response_bytes: u32,
     /// Operations in one COMPOUND.
     pub operations: u32,
@@ -35,10 +34,10 @@ pub struct SessionChannel {
 }
 
 impl SessionChannel {
-    /// Space for a SEQUENCE and one small operation; less cannot be worked with.
+    /// The space for a SEQUENCE and one small operation; less is unusable.
     const SMALLEST_MESSAGE_BYTES: u32 = 256;
 
-    /// The most bytes that a reply may have, RPC header included.
+    /// The maximum size of a reply, RPC header included.
     #[must_use]
     pub fn reply_bytes(&self, kept: bool) -> u32 {
         if kept {
@@ -48,7 +47,7 @@ impl SessionChannel {
         }
     }
 
-    /// What to say of a reply that is larger (RFC 8881, section 2.10.6.4).
+    /// The status for a reply that is larger (RFC 8881, section 2.10.6.4).
     #[must_use]
     pub fn too_big(&self, kept: bool) -> NfsStat4 {
         if kept && self.cached_response_bytes < self.response_bytes {
@@ -58,7 +57,7 @@ impl SessionChannel {
         }
     }
 
-    /// Whether no request could ever be sent, or answered.
+    /// Whether no request could ever be sent or answered.
     fn is_too_small(&self, operations_min: u32) -> bool {
         self.request_bytes < Self::SMALLEST_MESSAGE_BYTES
             || self.response_bytes < Self::SMALLEST_MESSAGE_BYTES
@@ -66,12 +65,12 @@ impl SessionChannel {
             || self.slots == 0
     }
 
-    /// Whether the client left everything out, as those do that take no calls.
+    /// Whether all values are zero, as from clients that accept no calls.
     fn is_absent(&self) -> bool {
         self.request_bytes == 0 && self.response_bytes == 0 && self.operations == 0
     }
 
-    /// What a server with these limits grants of it.
+    /// The channel that a server with these limits grants.
     fn cut_to(&self, limits: &Limits) -> SessionChannel {
         SessionChannel {
             request_bytes: self.request_bytes.min(limits.request_bytes),
@@ -83,22 +82,22 @@ impl SessionChannel {
     }
 }
 
-/// A CREATE_SESSION request, reduced to what decides it.
+/// The parts of a CREATE_SESSION request that decide about it.
 #[derive(Clone, Debug)]
 pub struct CreateSession {
-    /// The record that EXCHANGE_ID named.
+    /// The record from EXCHANGE_ID.
     pub client: ClientId,
     /// Sequence number of the request (`csa_sequence`).
     pub sequence: u32,
-    /// Under whose credentials it came.
+    /// The principal of its credentials.
     pub principal: Principal,
-    /// The connection it came over, which the session starts with.
+    /// The connection of the request, the first one of the session.
     pub connection: ConnectionId,
     /// Sizes the client asks for.
     pub channel: SessionChannel,
     /// How to call back, and whether over this connection.
     pub back: BackChannel,
-    /// Whether the connection serves as back channel too.
+    /// Whether the connection also serves as back channel.
     pub use_for_back_channel: bool,
 }
 
@@ -117,7 +116,7 @@ pub struct CreatedSession {
     pub back_channel_bound: bool,
 }
 
-/// A SEQUENCE request with what the server notes of the whole COMPOUND.
+/// A SEQUENCE request, with the properties of the whole COMPOUND.
 #[derive(Clone, Copy, Debug)]
 pub struct SequenceRequest {
     /// Session named.
@@ -128,43 +127,43 @@ pub struct SequenceRequest {
     pub slot: u32,
     /// Highest slot the client still uses.
     pub highest_slot: u32,
-    /// Whether the reply is to be kept.
+    /// Whether to cache the reply.
     pub cache: bool,
     /// Size of the request in bytes.
     pub request_bytes: usize,
-    /// Size in bytes of the smallest reply that can be given to it, RPC header included.
+    /// The size in bytes of the smallest possible reply, RPC header included.
     pub smallest_reply_bytes: usize,
     /// Number of operations in the COMPOUND.
     pub operations: u32,
-    /// Under whose credentials it came.
+    /// The principal of its credentials.
     pub principal: Principal,
     /// The connection it came over.
     pub connection: ConnectionId,
 }
 
-/// How a COMPOUND with a SEQUENCE in front goes on.
+/// How to continue a COMPOUND that starts with SEQUENCE.
 #[derive(Clone, Debug)]
 pub enum Sequenced {
     /// It is new: execute it, then call [`State::finish_sequence`].
     Execute {
-        /// Who owns the session.
+        /// The owner of the session.
         client: ClientId,
         /// Sizes of the session.
         channel: SessionChannel,
         /// Where the reply goes.
         slot: ReplySlot,
-        /// The request's number on the slot: the sequence number, and above it how often these have started again.
+        /// The request's number on the slot: the sequence number, with the number of wraps above it.
         number: u64,
-        /// Which ways back to the client are broken.
+        /// Which back channels of the client are broken.
         back: BackChannelHealth,
-        /// Whether the client has to reclaim what it held at another server.
+        /// Whether the client has to reclaim its state from another server.
         reclaim_needed: bool,
     },
     /// It was executed before: send this again.
     Replay(Rope),
 }
 
-/// The place in a reply cache that a request under way occupies.
+/// The place of a running request in a reply cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplySlot {
     /// The session.
@@ -179,14 +178,14 @@ enum Progress {
     Fresh,
     /// A request is being executed.
     UnderWay,
-    /// The last request's reply, if it was to be kept.
+    /// The last request's reply, if it was cached.
     Done(Option<Rope>),
 }
 
 #[derive(Debug)]
 struct Slot {
     sequence: u32,
-    /// How often the sequence numbers have started again at zero.
+    /// How often the sequence numbers have wrapped to zero.
     rounds: u32,
     progress: Progress,
     operations: u32,
@@ -199,14 +198,14 @@ pub(super) struct Session {
     pub(super) client: ClientId,
     channel: SessionChannel,
     slots: Vec<Slot>,
-    /// What its kept replies may take, in bytes.
+    /// The memory reserved for its cached replies, in bytes.
     reserved: u64,
     /// The connections associated with it (RFC 8881, section 2.10.3.1).
     pub(super) connections: BTreeSet<ConnectionId>,
     pub(super) back: BackPath,
 }
 
-/// The sessions of each connection, so that one that ends need not be looked for in all of them: anybody can open connections.
+/// The sessions of each connection, so that a closed connection is not searched in all sessions: anyone can open connections.
 pub(super) type Associations = HashMap<ConnectionId, HashSet<SessionId4>>;
 
 impl Session {
@@ -222,7 +221,7 @@ impl Session {
         self.executing() > 0
     }
 
-    /// How many requests are under way.
+    /// The number of running requests.
     fn executing(&self) -> usize {
         let slots = self.slots.iter();
         let under_way = slots.filter(|slot| matches!(slot.progress, Progress::UnderWay));
@@ -231,16 +230,16 @@ impl Session {
 }
 
 impl State {
-    /// Makes a session and confirms the client record (RFC 8881, section 18.36.4).
+    /// Creates a session and confirms the client record (RFC 8881, section 18.36.4).
     ///
-    /// A request that is refused leaves nothing behind. Clients disagree whether it has used its sequence
-    /// number up, so afterwards both that number and the next one are good for a new request.
+    /// A refused request changes nothing. Clients disagree on whether it has used up its sequence number, so afterwards
+    /// both that number and the next one are valid for a new request.
     ///
     /// # Errors
-    /// `STALE_CLIENTID` for an unknown record, `SEQ_MISORDERED` for a sequence number that is neither the
-    /// next nor the last, `CLID_INUSE` when another principal introduced the client, `TOOSMALL`
-    /// when the client's sizes leave no space, `NOSPC` when it has too many sessions, `DELAY` when there are too many
-    /// clients or kept replies, or what an earlier incarnation of the client held is still being let go.
+    /// `STALE_CLIENTID` for an unknown record, `SEQ_MISORDERED` for a sequence number that is neither the next nor the
+    /// last, `CLID_INUSE` when another principal registered the client, `TOOSMALL` when the client's sizes leave no
+    /// space, `NOSPC` when it has too many sessions, `DELAY` when there are too many clients or cached replies, or when
+    /// the state of an earlier incarnation of the client is still being released.
     pub fn create_session(
         &mut self,
         request: &CreateSession,
@@ -364,10 +363,10 @@ impl State {
         })
     }
 
-    /// Ends a request that [`State::sequence`] let through. `reply` is kept for repeats when given. Whether its client has gone
-    /// meanwhile, so that its end is waited for.
+    /// Ends a request that [`State::sequence`] admitted. `reply` is cached if given. Returns whether its client has
+    /// gone in the meantime, so that a task waits for its end.
     pub fn finish_sequence(&mut self, place: ReplySlot, reply: Option<Rope>, now: Instant) -> bool {
-        // The session may have been destroyed meanwhile, even by the request itself.
+        // The session may have been destroyed in the meantime, even by the request itself.
         let Some(session) = self.sessions.get_mut(&place.session) else {
             return self.departures.request_ended(place.session);
         };
@@ -376,8 +375,8 @@ impl State {
         false
     }
 
-    /// Takes back that a request was begun: the client is to send it again with the same sequence number. Whether the client has gone
-    /// meanwhile.
+    /// Takes back the start of a request: the client is to send it again with the same sequence number. Returns whether
+    /// the client has gone in the meantime.
     pub fn put_off_sequence(&mut self, place: ReplySlot) -> bool {
         let Some(session) = self.sessions.get_mut(&place.session) else {
             return self.departures.request_ended(place.session);
@@ -387,7 +386,7 @@ impl State {
             slot.rounds = slot.rounds.wrapping_sub(1);
         }
         slot.sequence = slot.sequence.wrapping_sub(1);
-        // The reply to the one before has been seen.
+        // The client has seen the previous reply.
         slot.progress = Progress::Done(None);
         false
     }
@@ -395,8 +394,8 @@ impl State {
     /// Ends a session (RFC 8881, section 18.37). The client record stays.
     ///
     /// # Errors
-    /// `BADSESSION` when there is none, `CONN_NOT_BOUND_TO_SESSION` when the connection was never used for
-    /// it, `DELAY` when other requests are being executed on it.
+    /// `BADSESSION` when it does not exist, `CONN_NOT_BOUND_TO_SESSION` when the connection was never used for it,
+    /// `DELAY` when other requests are running on it.
     pub fn destroy_session(
         &mut self,
         id: SessionId4,
@@ -426,9 +425,9 @@ impl State {
         Ok(())
     }
 
-    /// Notes that a session is never used again, no matter which client asks.
+    /// Records that a session is never used again, by any client.
     pub(super) fn note_ended(&mut self, id: SessionId4) {
-        // What is not noted is found by its age.
+        // An unrecorded session is removed later because of its age.
         if self.ended_sessions.len() < ENDED_SESSIONS_MAX {
             self.ended_sessions.push(id);
         }
@@ -460,7 +459,7 @@ impl State {
         }
     }
 
-    /// The requests of a client that are under way.
+    /// The running requests of a client.
     pub(super) fn executing(&self, client: &Client) -> Executing {
         let sessions = client.sessions.iter();
         let all = sessions.filter_map(|id| Some((*id, self.sessions.get(id)?.executing())));
@@ -476,7 +475,7 @@ impl State {
     }
 }
 
-/// Checks what would keep a session from being of any use, or from being made.
+/// Checks for reasons that make a session useless or impossible.
 fn check_sizes(request: &CreateSession, sessions: usize, limits: &Limits) -> Result<(), NfsStat4> {
     // Every callback starts with CB_SEQUENCE, so one operation is not enough.
     let (fore, back) = (&request.channel, &request.back.channel);
@@ -490,7 +489,7 @@ fn check_sizes(request: &CreateSession, sessions: usize, limits: &Limits) -> Res
     Ok(())
 }
 
-/// A session about to be entered into the tables, and what the client is told of it.
+/// A session that is about to be recorded, and the answer for the client.
 struct NewSession {
     session: Session,
     answer: CreatedSession,

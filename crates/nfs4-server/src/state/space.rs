@@ -1,14 +1,14 @@
-//! Space for one more open, or one more lock state, that a request keeps before it changes anything: a file that is made, cut or
-//! locked for somebody who is then refused would stay so.
+//! Space for one more open or lock state. A request reserves it before it changes anything: a file that was created,
+//! cut or locked for a client that is then refused would stay so.
 //!
-//! What must never enter: what the space is used for.
+//! What must never enter: the use of the space.
 
 use nfs4::NfsStat4;
 
 use super::State;
 use super::client::{Client, ClientId};
 
-/// Of what there is to be one more.
+/// The kind of state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateKind {
     /// An open of a file.
@@ -17,7 +17,7 @@ pub enum StateKind {
     Lock,
 }
 
-/// How many opens and lock states of a client have space and are not entered yet.
+/// The number of opens and lock states of a client that have space and are not recorded yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Kept {
     opens: usize,
@@ -34,7 +34,7 @@ impl Kept {
 }
 
 impl Client {
-    /// Whether it has as many as it may have, with those for which space is kept.
+    /// Whether it has the maximum number, including reserved space.
     pub(super) fn is_full_of(&self, kind: StateKind, most: usize) -> bool {
         let mut kept = self.kept;
         let entered = match kind {
@@ -46,10 +46,10 @@ impl Client {
 }
 
 impl State {
-    /// Keeps space for one more of this owner, until [`State::give_space_back`].
+    /// Reserves space for one more state of this owner, until [`State::give_space_back`].
     ///
     /// # Errors
-    /// `STALE_CLIENTID` when the client is gone, `SERVERFAULT` when it has too many, `DELAY` when all clients together have.
+    /// `STALE_CLIENTID` when the client is gone, `SERVERFAULT` when it has too many, `DELAY` when all clients together have too many.
     pub fn keep_space(
         &mut self,
         client: ClientId,
@@ -66,7 +66,7 @@ impl State {
         Ok(())
     }
 
-    /// Ends that: to enter it, by one who goes on without letting anybody else at the tables, or because it is not needed.
+    /// Ends the reservation: either the caller records the state now without releasing the tables, or it does not need the space.
     pub fn give_space_back(&mut self, client: ClientId, owner: &[u8], kind: StateKind) {
         self.memory.remove_state(owner);
         if let Some(client) = self.clients.get_mut(&client) {

@@ -1,4 +1,4 @@
-//! Stateids: the shorthand for opens, locks and layouts (RFC 8881, section 8.2).
+//! Stateids: the identifiers of opens, locks and layouts (RFC 8881, section 8.2).
 
 use nfs4::{NfsStat4, Stateid4};
 use vfs::Share;
@@ -6,20 +6,20 @@ use vfs::Share;
 use super::client::ClientId;
 use super::{FileKey, State};
 
-/// What a stateid in an I/O request stands for.
+/// The meaning of a stateid in an I/O request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolved {
-    /// One of the special stateids: nothing was opened.
+    /// One of the special stateids, without an open.
     Anonymous,
-    /// The special stateid that asks to bypass locks on READ.
+    /// The special stateid that bypasses locks on READ.
     ReadBypass,
-    /// An open that allows it, or a lock made under one: the key of the open.
+    /// An open that allows the use, or a lock under one: the key of the open.
     Open(u64),
-    /// The same for reading, which the open does not allow.
+    /// The same for a read that the open does not allow.
     WriteOnly,
 }
 
-/// What a stateid is to be used for.
+/// The intended use of a stateid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateidUse {
     /// To read data.
@@ -37,16 +37,16 @@ impl StateidUse {
     }
 }
 
-/// The sequence number of a stateid: how often what it stands for has changed, from one on (RFC 8881, section 8.2.2). On the wire it
-/// starts again at one behind the largest, since zero means "the current one".
+/// The sequence number of a stateid: the number of changes of its state, from one (RFC 8881, section 8.2.2). On the
+/// wire it wraps from the largest value to one, because zero means "the current one".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Seqid(pub(super) u64);
 
-/// How many sequence numbers differ on the wire.
+/// The number of different sequence numbers on the wire.
 const SEQIDS: u64 = u32::MAX as u64;
 
 impl Seqid {
-    /// Of a layout state without a layout. Nobody is told of it.
+    /// For a layout state without a layout. It is never sent.
     pub(super) const NONE: Seqid = Seqid(0);
     pub(super) const FIRST: Seqid = Seqid(1);
 
@@ -55,7 +55,7 @@ impl Seqid {
         Seqid(self.0 + 1)
     }
 
-    /// As it is sent.
+    /// The value on the wire.
     pub(super) fn wire(self) -> u32 {
         match self.0 {
             0 => 0,
@@ -64,7 +64,7 @@ impl Seqid {
         }
     }
 
-    /// Which one of those so far was sent like this. What is less than half of all numbers ahead is yet to come, and never was.
+    /// The number so far that had this wire value. A value less than half of the range ahead is in the future, and was never sent.
     pub(super) fn find(self, given: u32) -> Option<Seqid> {
         if given == 0 || self == Seqid::NONE {
             return None;
@@ -78,10 +78,10 @@ impl Seqid {
             .map(Seqid)
     }
 
-    /// Checks what a client gives for the current one.
+    /// Checks a client's value against the current one.
     ///
     /// # Errors
-    /// `OLD_STATEID` for one that was, `BAD_STATEID` for one that was not yet.
+    /// `OLD_STATEID` for an earlier value, `BAD_STATEID` for one that was never used.
     pub(super) fn check(self, given: u32) -> Result<(), NfsStat4> {
         match self.find(given) {
             _ if given == 0 => Ok(()),
@@ -93,7 +93,7 @@ impl Seqid {
 }
 
 impl State {
-    /// A stateid of an open that an earlier incarnation of the server may have granted; none is good for anything now.
+    /// The stateid of an open as an earlier incarnation of the server may have granted it. It is never valid now.
     pub fn bygone_stateid(&mut self) -> Stateid4 {
         self.numbers.bygone_stateid()
     }
@@ -116,7 +116,7 @@ impl State {
             return Ok(Resolved::ReadBypass);
         }
         let key = self.numbers.state_of(stateid)?;
-        // What it held is about to be somebody else's.
+        // Another client is about to get the state of a client that is not confirmed any more.
         self.confirmed(client)?;
         let open_key = match self.locks.get(&key) {
             Some(lock) if lock.client == client => {
@@ -140,7 +140,7 @@ impl State {
         }
     }
 
-    /// Whether a stateid is good (RFC 8881, section 18.48).
+    /// Whether a stateid is valid (RFC 8881, section 18.48).
     #[must_use]
     pub fn test_stateid(&self, client: ClientId, stateid: &Stateid4) -> NfsStat4 {
         let outcome = self.numbers.state_of(stateid).and_then(|key| {

@@ -34,7 +34,7 @@ pub mod aclsupport {
 }
 
 xdr_union! {
-    /// To what a time is set, `settime4`.
+    /// The new value of a time, `settime4`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Settime4 {
         /// The server's idea of now.
@@ -138,7 +138,7 @@ xdr_struct! {
     /// One server, `fs_locations_server4`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct FsLocationsServer4 {
-        /// How far behind the best copy it is, in seconds; -1 where nobody knows.
+        /// How far behind the best copy it is, in seconds; -1 if unknown.
         pub currency: i32,
         /// Flags, classes, ranks and orders, one byte each (see [`fsli`]).
         pub info: Bytes [<= LIST_MAX],
@@ -153,11 +153,11 @@ pub mod fsli {
     pub const BYTES: usize = 12;
     /// Place of the flags about the file system.
     pub const GENERAL_FLAGS: usize = 0;
-    /// Place of the class of servers whose filehandles are the same; 0 is a class of its own.
+    /// Place of the class of servers with the same filehandles; 0 is a separate class.
     pub const CLASS_HANDLE: usize = 3;
-    /// Place of the class of servers whose fileids are the same.
+    /// Place of the class of servers with the same fileids.
     pub const CLASS_FILEID: usize = 4;
-    /// Place of the rank for reading: smaller ones are to be preferred.
+    /// Place of the rank for reading: smaller ranks are preferred.
     pub const READ_RANK: usize = 8;
     /// Place of the rank for writing.
     pub const WRITE_RANK: usize = 9;

@@ -24,7 +24,7 @@ pub enum AttributeError {
     Malformed {
         /// Which.
         attr: Attr,
-        /// What is wrong with it.
+        /// The error.
         cause: DecodeError,
     },
     /// Bytes are left over after the last value.
@@ -33,7 +33,7 @@ pub enum AttributeError {
 }
 
 impl AttributeError {
-    /// What a server answers (RFC 8881, sections 15.1.15.1 and 15.1.1.1).
+    /// The status that a server answers (RFC 8881, sections 15.1.15.1 and 15.1.1.1).
     pub const fn status(&self) -> NfsStat4 {
         match self {
             AttributeError::Unsupported(_) => NfsStat4::AttrNotSupp,
@@ -47,11 +47,11 @@ impl AttributeError {
 /// (RFC 8881, section 3.3.7).
 macro_rules! attributes {
     ($( $(#[$meta:meta])* $field:ident: $type:ty = $attr:ident, )*) => {
-        /// Values of attributes; `None` for those that are absent.
+        /// Values of attributes; `None` for absent attributes.
         ///
-        /// A server fills in what it knows and lets [`encode`](Self::encode) choose
-        /// what was asked for; a client does the reverse. Attributes that can only
-        /// be set, such as `time_access_set`, are fields like all others.
+        /// A server fills in the values that it knows and lets [`encode`](Self::encode) choose
+        /// the requested ones; a client does the reverse. Attributes that can only
+        /// be set, such as `time_access_set`, are fields too.
         #[derive(Debug, Clone, PartialEq, Eq, Default)]
         pub struct Attributes4 {
             $( $(#[$meta])* pub $field: Option<$type>, )*
@@ -64,7 +64,7 @@ macro_rules! attributes {
             #[cfg(test)]
             const ORDER: &[Attr] = &[$( Attr::$attr, )*];
 
-            /// Which attributes are present.
+            /// The attributes that are present.
             pub fn present(&self) -> Bitmap4 {
                 let mut present = Bitmap4::EMPTY;
                 $( if self.$field.is_some() {
@@ -73,7 +73,7 @@ macro_rules! attributes {
                 present
             }
 
-            /// Appends the values of `mask` that are present, without mask and length, and returns which these are.
+            /// Appends the values of `mask` that are present, without mask and length, and returns their mask.
             pub fn write_values(&self, mask: &Bitmap4, w: &mut Writer) -> Bitmap4 {
                 let mut written = Bitmap4::EMPTY;
                 $( if let Some(value) = &self.$field
@@ -101,9 +101,9 @@ macro_rules! attributes {
 }
 
 attributes! {
-    /// Which attributes the object has.
+    /// The attributes that the object has.
     supported_attrs: Bitmap4 = SupportedAttrs,
-    /// What the object is.
+    /// The type of the object.
     type_: NfsFtype4 = Type,
     /// How long handles are valid, bits of [`crate::attributes::fh_expire`].
     fh_expire_type: u32 = FhExpireType,
@@ -139,13 +139,13 @@ attributes! {
     filehandle: NfsFh4 = Filehandle,
     /// A number of the object, unique in its file system.
     fileid: u64 = Fileid,
-    /// How many objects the caller can still create.
+    /// The number of objects that the caller can still create.
     files_avail: u64 = FilesAvail,
-    /// How many objects can still be created.
+    /// The number of objects that can still be created.
     files_free: u64 = FilesFree,
-    /// How many objects there can be.
+    /// The maximum number of objects.
     files_total: u64 = FilesTotal,
-    /// Where else the file system is served.
+    /// Other locations of the file system.
     fs_locations: Box<FsLocations4> = FsLocations,
     /// Whether all objects of the file system have the same attributes.
     homogeneous: bool = Homogeneous,
@@ -195,23 +195,23 @@ attributes! {
     time_modify_set: Settime4 = TimeModifySet,
     /// The number of the directory that a mount covers.
     mounted_on_fileid: u64 = MountedOnFileid,
-    /// Which layouts the file system has.
+    /// The kinds of layouts that the file system has.
     fs_layout_type: Box<LayoutTypes4> = FsLayoutType,
-    /// Which layouts the file has.
+    /// The kinds of layouts that the file has.
     layout_type: Box<LayoutTypes4> = LayoutType,
     /// The preferred size of reads and writes by layouts, in bytes.
     layout_blksize: u32 = LayoutBlksize,
-    /// Where these best begin: at multiples of this many bytes.
+    /// The preferred alignment of these, in bytes.
     layout_alignment: u32 = LayoutAlignment,
-    /// Where the file system is served, in detail.
+    /// The locations of the file system, in detail.
     fs_locations_info: Box<FsLocationsInfo4> = FsLocationsInfo,
-    /// From which size on layouts are of use.
+    /// The size from which on layouts are useful.
     mdsthreshold: Box<Mdsthreshold4> = Mdsthreshold,
     /// Attributes that EXCLUSIVE4_1 can set.
     suppattr_exclcreat: Bitmap4 = SuppattrExclcreat,
-    /// Which characters names may have: bits of `fs_charset_cap4`.
+    /// The characters that names may have: bits of `fs_charset_cap4`.
     fs_charset_cap: u32 = FsCharsetCap,
-    /// How `change` moves.
+    /// The way in which `change` grows.
     change_attr_type: ChangeAttrType4 = ChangeAttrType,
     /// Permission bits and umask of a new object.
     mode_umask: ModeUmask4 = ModeUmask,
@@ -234,7 +234,7 @@ impl Attributes4 {
         }
     }
 
-    /// Decodes attributes, all of which must have a field here.
+    /// Decodes attributes; all of them must have a field here.
     pub fn decode(attributes: &Fattr4) -> Result<Self, AttributeError> {
         if let Some(unknown) = (attributes.attrmask - Self::KNOWN).iter().next() {
             return Err(AttributeError::Unsupported(unknown));

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use nfs4::{ArgOp4, OpArgs, ResOp4, SessionId4, StateOwner4, Stateid4};
 use xdr::{Encode, Reader, Writer};
 
-/// Reads hexadecimal; what follows a `;` is a comment.
+/// Reads hexadecimal; text after a `;` is a comment.
 fn bytes(text: &str) -> Bytes {
     let digits: Vec<u8> = text
         .lines()

@@ -85,7 +85,7 @@ pub fn any_op() -> impl Strategy<Value = CbArgOp4> {
     ]
 }
 
-/// Any result of a callback that decodes to what was encoded.
+/// Any result of a callback whose encoding decodes to the same value.
 pub fn any_result() -> impl Strategy<Value = CbResOp4> {
     prop_oneof![
         fields!(GetattrResOk {

@@ -71,7 +71,7 @@ pub fn any_op() -> BoxedStrategy<ArgOp4> {
     .boxed()
 }
 
-/// Any of their results that decodes to what was encoded.
+/// Any of their results whose encoding decodes to the same value.
 pub fn any_result() -> BoxedStrategy<ResOp4> {
     let address = fields!(DeviceAddr4 {
         layout_type: any::<u32>(),

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-/// Any result that decodes to what was encoded.
+/// Any result whose encoding decodes to the same value.
 pub fn any_result() -> impl Strategy<Value = ResOp4> {
     prop_oneof![
         1 => statuses(),
@@ -24,7 +24,7 @@ pub fn any_result() -> impl Strategy<Value = ResOp4> {
     ]
 }
 
-/// Operations whose result is a status alone.
+/// Operations whose result is only a status.
 fn statuses() -> BoxedStrategy<ResOp4> {
     const WITHOUT_BODY: &[fn(NfsStat4) -> ResOp4] = &[
         ResOp4::Delegpurge,

@@ -1,6 +1,6 @@
 //! Files that move to another placement (rule 2): one object has two contents, and the row names the old ones until the new ones are complete.
 //!
-//! The caller copies. This module decides who may use which contents meanwhile. [`Home::move_file`] records the new contents before their
+//! The caller copies. This module decides which clients may use which contents meanwhile. [`Home::move_file`] records the new contents before their
 //! first byte. [`Request::Alone`] ends layouts for writing; no new ones are given. [`Request::Seal`] fences the clients that may still read the
 //! old contents. [`Request::Switch`] cuts the new contents to the size of the file, and makes the row name them. The same record has the
 //! intent that removes the old contents. If the move ends earlier, by [`Request::GiveUp`] or a restart of the home, an intent removes the

@@ -1,7 +1,7 @@
 //! Waiting for a majority, where a directory tree asks for it (rule 24).
 //!
-//! The setting is an extended attribute of a directory and holds for everything below, as far as no
-//! directory below says otherwise; so it is replicated, backed up and moved like any other.
+//! The setting is an extended attribute of a directory. It holds for everything below, unless a directory below says otherwise. So it is
+//! replicated, backed up and moved like any other attribute.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -17,10 +17,10 @@ use crate::state::settings::Durability;
 /// The attribute, in the `user.` name space.
 const ATTRIBUTE: &[u8] = b"meridian.durability";
 
-/// After this time it is said again that contents are waited for.
+/// The pause between requests for awaited contents.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// Of the root: some directory asks for relaxed durability, whatever holds above it.
+/// On the root: some directory asks for relaxed durability, no matter what holds above it.
 const MIXED: &[u8] = b"meridian.durability.mixed";
 
 fn mixed() -> XattrName {
@@ -40,7 +40,7 @@ pub(crate) async fn hold_by_majority(replica: &LocalReplica, object: ObjectId) {
     replica.engine.until_majority_applied(position).await;
 }
 
-/// The same, and that a majority has the content of the file.
+/// The same, and a majority also has the file's content.
 pub(crate) async fn hold_content_by_majority(replica: &LocalReplica, file: ObjectId) {
     if replica.engine.is_alone() || setting_of(replica, file).await.0 == Durability::Relaxed {
         return;
@@ -54,7 +54,7 @@ pub(crate) async fn hold_content_by_majority(replica: &LocalReplica, file: Objec
     replica.send_completed();
     let held = || replica.engine.until_majority_holds(file);
     while tokio::time::timeout(AGAIN, held()).await.is_err() {
-        // What was changed since is waited for, too, and who lacked others' data of it may have that by now.
+        // Later changes are awaited, too, and a replica that lacked others' data of the file may have it by now.
         replica.engine.expedite(Some(file));
         replica.say_completed_again_of(file);
     }
@@ -64,7 +64,7 @@ pub(crate) async fn hold_content_by_majority(replica: &LocalReplica, file: Objec
         .fetch_sub(1, Ordering::AcqRel);
 }
 
-/// Whether a directory somewhere below may have a setting of its own that asks for less.
+/// Whether a directory somewhere below may have a setting that asks for less.
 pub(crate) async fn relaxed_below(replica: &LocalReplica, directory: ObjectId) -> bool {
     let root = Credentials::root();
     let mixed = replica.store.xattr(&root, ObjectId::ROOT, &mixed()).await;
@@ -88,8 +88,7 @@ pub(crate) async fn setting_of(
     }
 }
 
-/// Those objects of a foreign update that may come under `majority` with it and are `relaxed` before: they get
-/// another place, or their attributes are set.
+/// Objects that are `relaxed` and that a foreign update may bring under `majority`: they get another place, or their attributes are set.
 pub(crate) async fn relaxed_before(replica: &LocalReplica, changes: &[RowChange]) -> Vec<ObjectId> {
     let set = changes.iter().filter_map(|change| match change.subject() {
         Some(RowSubject::Xattr(object)) => Some(object),
@@ -115,7 +114,7 @@ pub(crate) async fn relaxed_before(replica: &LocalReplica, changes: &[RowChange]
     relaxed
 }
 
-/// Notes that an update has brought one of these objects under `majority`, if it has.
+/// Notes if an update has brought one of these objects under `majority`.
 pub(crate) async fn note_protected(
     replica: &LocalReplica,
     objects: &[ObjectId],
@@ -129,13 +128,13 @@ pub(crate) async fn note_protected(
     }
 }
 
-/// The same for what was changed here just now.
+/// The same for a change made here just now.
 async fn note_protected_here(replica: &LocalReplica, object: ObjectId) {
     let position = replica.engine.last_position();
     note_protected(replica, &[object], replica.slot(), position).await;
 }
 
-/// Changes an extended attribute here: perhaps this setting.
+/// Changes an extended attribute here, perhaps this setting.
 pub(crate) async fn change_attribute<T>(
     replica: &LocalReplica,
     (object, name): (ObjectId, &XattrName),
@@ -145,7 +144,7 @@ pub(crate) async fn change_attribute<T>(
     change_protection(replica, is_setting.then_some(object), change).await
 }
 
-/// Moves something from a directory to another one here, which may ask for more.
+/// Moves an object here from a directory to another one, which may ask for more.
 pub(crate) async fn change_place<T>(
     replica: &LocalReplica,
     (from, to): (ObjectId, ObjectId),
@@ -155,7 +154,7 @@ pub(crate) async fn change_place<T>(
     change_protection(replica, may_ask_for_more.then_some(to), change).await
 }
 
-/// Makes a change here that brings something under `majority` if that holds for `object` afterwards.
+/// Makes a change here that brings objects under `majority` if that holds for `object` afterwards.
 async fn change_protection<T>(
     replica: &LocalReplica,
     object: Option<ObjectId>,
@@ -164,7 +163,7 @@ async fn change_protection<T>(
     let Some(object) = object else {
         return change.await;
     };
-    // Nobody is to go on with a lost replica's objects between the change and its note.
+    // No survivor may go on with a lost replica's objects between the change and its note.
     let _undecided = replica.state.losses.undecided();
     let outcome = change.await;
     if outcome.is_ok() {

@@ -1,13 +1,12 @@
-//! What clients that never came back hold of the tree: it is given up when no server has them for a lease.
+//! What absent clients hold of the tree: it is given up when no server has had the client for a lease.
 //!
-//! Locks and denials stand in the tables of every replica under their clients' names. When a client's server is lost,
-//! or sent it away, they keep others off until the client reclaims them at another server. One replica, the first
-//! of those who take part and hold contents, looks whose clients there are: it asks all who take part. What is held of removed files
-//! that are still open is known where they are at home, and looked after there. A client
-//! that nobody has for a whole lease of clients is asked for once more, for good: those who do not have it
-//! then let it reclaim nothing any more. If that is all of them, what it held is given up.
+//! The tables of every replica hold locks and denials under their clients' names. If a client's server is lost, or sends the client away, they
+//! block other clients until the client reclaims them at another server. One replica, the first active member that holds contents, asks all such
+//! members which clients they have. For removed files that are still open, the file's home knows the holdings and does this. If no server has a
+//! client for a whole client lease, the replica asks once more, for good: servers without it then let it reclaim nothing any more. If that is
+//! true of all servers, what the client held is given up.
 //!
-//! What must never enter: who a server's clients are, and what a lock is.
+//! What must never enter: which clients a server has, and what a lock is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,10 +22,10 @@ use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::state::clients::{Client, ClientsAbsent, ClientsAsked};
 use crate::state::wire;
 
-/// How many times in a lease of clients this replica checks who is there.
+/// How many times per client lease this replica checks the clients.
 const LOOKS_PER_LEASE: u32 = 10;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-/// At most this many clients are asked for in one message; with the longest names it still fits.
+/// At most this many clients are named in one message; it fits even with the longest names.
 const CLIENTS_AT_ONCE: usize = 32;
 /// How long an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
@@ -47,14 +46,14 @@ pub(crate) fn answer(replica: &LocalReplica, asked: &ClientsAsked) -> ClientsAbs
     }
 }
 
-/// Looks after what absent clients hold, until the replica stops.
+/// Handles what absent clients hold, until the replica stops.
 pub(crate) async fn keep(replica: Arc<LocalReplica>) {
     let lease = replica.state.settings.client_lease;
     let mut absent_since = BTreeMap::new();
     loop {
         tokio::time::sleep((lease / LOOKS_PER_LEASE).max(SHORTEST_PAUSE)).await;
         match look(&replica, &mut absent_since).await {
-            // It begins anew when it is this replica's turn.
+            // It starts from scratch when it is this replica's turn.
             None => absent_since.clear(),
             Some(long_absent) if long_absent.is_empty() => {}
             Some(long_absent) => give_up(&replica, &long_absent).await,
@@ -62,8 +61,8 @@ pub(crate) async fn keep(replica: Arc<LocalReplica>) {
     }
 }
 
-/// The replicas whose clients count, everybody who takes part and holds contents, and what it is up to this one to look after, if it
-/// may ask.
+/// The replicas whose clients count, which are all active members that hold contents, and the holdings that this replica handles. `None` if it
+/// may not ask or has none to handle.
 fn looked_after_here(replica: &LocalReplica) -> Option<(BTreeSet<ReplicaSlot>, Holdings)> {
     let (own, store) = (replica.slot(), &replica.store);
     if replica.engine.is_alone() {
@@ -85,7 +84,7 @@ fn looked_after_here(replica: &LocalReplica) -> Option<(BTreeSet<ReplicaSlot>, H
     Some((servers, holdings))
 }
 
-/// Learns who is absent; returns those who have been for a whole lease.
+/// Finds absent clients; returns those absent for a whole lease.
 async fn look(
     replica: &Arc<LocalReplica>,
     absent_since: &mut BTreeMap<Client, Instant>,
@@ -94,7 +93,7 @@ async fn look(
     let holders = holdings.clients();
     let began = Instant::now();
     let Some(absent) = absent_everywhere(replica, &servers, &holders, false).await else {
-        // Somebody did not answer: a client that was absent may be there by now.
+        // A server did not answer: an absent client may be there by now.
         return Some(Vec::new());
     };
     absent_since.retain(|client, _| absent.contains(client));
@@ -107,7 +106,7 @@ async fn look(
     Some(long.map(|(client, _)| client.clone()).collect())
 }
 
-/// Which of these clients none of the servers has. `None`: not all of them answered.
+/// Which of these clients no server has; `None` if not all servers answered.
 async fn absent_everywhere(
     replica: &LocalReplica,
     servers: &BTreeSet<ReplicaSlot>,
@@ -154,7 +153,7 @@ async fn ask(
     Some(clients.iter().filter(named).cloned().collect())
 }
 
-/// Gives up what these clients hold, if everybody who takes part lets them go for good.
+/// Gives up what these clients hold, if all servers let them go for good.
 async fn give_up(replica: &Arc<LocalReplica>, clients: &[Client]) {
     let epoch = replica.lease.view().epoch;
     let Some((servers, holdings)) = looked_after_here(replica) else {
@@ -164,7 +163,7 @@ async fn give_up(replica: &Arc<LocalReplica>, clients: &[Client]) {
         return;
     };
     let gone: Vec<Client> = gone.into_iter().collect();
-    // A replica that takes part since then has not been asked.
+    // A replica that became active since then was not asked.
     if gone.is_empty() || replica.lease.view().epoch != epoch {
         return;
     }

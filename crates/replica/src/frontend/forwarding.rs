@@ -1,6 +1,6 @@
-//! Operations that another replica is to carry out, on their way to it and back.
+//! Operations that another replica carries out, on their way to it and back.
 //!
-//! What must never enter: who is primary, and what becomes of an operation that is never answered (`outcomes`).
+//! What must never enter: which replica is primary, and what becomes of an operation that is never answered (`outcomes`).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,14 +14,13 @@ use crate::state::forward::{Answer, Forwarded, Operation};
 use crate::state::outcomes::{Handed, Unanswered, Watch};
 use crate::state::wire::{self, Origin};
 
-/// A forwarded operation that has not been answered by then is given up; its outcome is unknown.
+/// A forwarded operation without an answer by then is given up; its outcome is unknown.
 const FORWARD_LIMIT: Duration = Duration::from_secs(600);
 
-/// Has another replica carry an operation out.
+/// Makes another replica carry out an operation.
 ///
 /// # Errors
-/// The operation's own, and [`Error::Delay`] when the replica cannot be asked, or did not answer and may be
-/// asked once more.
+/// The operation's own, and [`Error::Delay`] if the replica cannot be asked, or did not answer and may be asked again.
 pub(crate) async fn forward(
     replica: &LocalReplica,
     to: ReplicaSlot,
@@ -69,7 +68,7 @@ pub(crate) async fn forward(
     handed(replica, session.peer(), watch, reply)
 }
 
-/// What has come of handing an operation over to `by`; without a reply nobody knows whether it was carried out.
+/// The result of handing an operation over to `by`; without a reply it is unknown whether it was carried out.
 fn handed(
     replica: &LocalReplica,
     by: Sender,
@@ -88,7 +87,7 @@ fn handed(
         Some(Err(RequestError::Busy | RequestError::NotSent(_) | RequestError::Refused(_))) => {
             Ok(Handed::NotPrimary)
         }
-        // Nobody knows whether it was carried out.
+        // It is unknown whether it was carried out.
         None | Some(Err(RequestError::OutcomeUnknown(_))) => {
             tracing::debug!(peer = by.slot.0, "a forward will not be answered");
             let unanswered = watch.map(|watch| Unanswered {

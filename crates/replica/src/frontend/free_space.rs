@@ -1,11 +1,11 @@
-//! Free space on the disks of all who hold the tree: a primary answers NOSPC from the smallest (rule 34), so that what
-//! it has answered fits everywhere and no replica has to leave the view for want of space.
+//! Free space on the disks of all replicas that hold the tree. A primary answers NOSPC by the smallest of them (rule 34). So what it has
+//! acknowledged fits everywhere, and no replica must leave the view for lack of space.
 //!
-//! Each replica tells the others now and then how much its users may still fill. From that is taken what is on its
-//! way to it, and a reserve for what others send it meanwhile. From then until it tells again every admitted change
-//! counts: what arrives there meanwhile is not on its way any more, and not yet in what it told.
+//! Each replica regularly reports how much its users may still fill. The primary subtracts what is in transit to that replica, and a reserve for
+//! what others send it meanwhile. Until the next report every admitted change counts: what arrives there meanwhile is no longer in transit, and
+//! not yet in the report.
 //!
-//! What must never enter: the space on the own disk, which the store looks after itself.
+//! What must never enter: the space on the local disk; the store handles that.
 
 use std::collections::BTreeSet;
 
@@ -15,17 +15,16 @@ use vfs::{Error, ReplicaSlot, Result, Space};
 use crate::driver::local_replica::LocalReplica;
 use crate::state::free_space::UNKNOWN;
 
-/// What one new object, name or attribute is taken to need.
+/// What one new object, name or attribute is assumed to need.
 const ROW_BYTES: u64 = 4096;
 /// At most this many files of unknown length are looked at.
 const LOOKED_AT: usize = 4096;
-/// When a peer lacks more bytes than this, its files are looked at more closely.
+/// If a peer lacks more bytes than this, its files are looked at more closely.
 const MANY: u64 = 1 << 30;
-/// What is told of once, with sums later.
+/// Logged once; repeats are logged as sums.
 const REFUSED: &str = "changes are refused for lack of space on another replica's disk";
 
-/// [`Error::NoSpace`] unless everybody who holds the tree has space for this many bytes and the rows that go
-/// with them.
+/// [`Error::NoSpace`] unless all replicas that hold the tree have space for this many bytes and their rows.
 pub(crate) fn admit_bytes(replica: &LocalReplica, bytes: u64) -> Result<()> {
     let wanted = bytes.saturating_add(ROW_BYTES);
     replica
@@ -44,7 +43,7 @@ pub(crate) fn admit_bytes(replica: &LocalReplica, bytes: u64) -> Result<()> {
         })
 }
 
-/// Who refuses changes, or soon will, because of whose disk: this replica, and others as they say.
+/// Each member that refuses changes, or soon will, with the member whose disk is too full: this replica, and others by their reports.
 pub(crate) fn shortages(replica: &LocalReplica) -> BTreeSet<(ReplicaSlot, ReplicaSlot)> {
     let own = replica
         .state
@@ -61,7 +60,7 @@ pub(crate) fn shortages(replica: &LocalReplica) -> BTreeSet<(ReplicaSlot, Replic
     all
 }
 
-/// A peer says how much its users may still fill.
+/// A peer reports how much its users may still fill.
 pub(crate) fn note_available(replica: &LocalReplica, slot: ReplicaSlot, available: u64) {
     if replica.engine.is_keeper(slot) {
         replica
@@ -71,7 +70,7 @@ pub(crate) fn note_available(replica: &LocalReplica, slot: ReplicaSlot, availabl
     }
 }
 
-/// Nobody is asked for space who is not in the view any more.
+/// Forgets the space of replicas that are no longer in the view.
 pub(crate) fn forget_outsiders(replica: &LocalReplica) {
     let told: Vec<ReplicaSlot> = replica.state.free_space.left().keys().copied().collect();
     let keepers = replica.engine.keepers();
@@ -80,8 +79,7 @@ pub(crate) fn forget_outsiders(replica: &LocalReplica) {
     }
 }
 
-/// Bytes that a peer lacks; of files of which everything counts, or that are few and large, what they take here. `None` when there are
-/// too many of those.
+/// Bytes that a peer lacks. Files that count as a whole, and few large files, count with their space here. `None` if those are too many.
 fn bytes_for(replica: &LocalReplica, slot: ReplicaSlot) -> Option<u64> {
     // Holes count among the bytes, and take no space.
     let Some(lacking) = replica.engine.lacking(slot, MANY, LOOKED_AT) else {
@@ -96,7 +94,7 @@ fn bytes_for(replica: &LocalReplica, slot: ReplicaSlot) -> Option<u64> {
     Some(sizes.fold(0, u64::saturating_add))
 }
 
-/// The space as clients are told: no more than the smallest replica has.
+/// The space as clients are told: at most that of the smallest replica.
 pub(crate) fn common_space(replica: &LocalReplica, own: Space) -> Space {
     let left = replica.state.free_space.least().unwrap_or(UNKNOWN);
     if left >= own.available_bytes {

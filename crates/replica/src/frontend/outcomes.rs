@@ -1,6 +1,6 @@
-//! What becomes of a forwarded operation that was never answered (rule 18): waiting until it is certain, and the answer then.
+//! What becomes of a forwarded operation that was never answered (rule 18): waiting until this is certain, and the answer then.
 //!
-//! What must never enter: how operations travel, and who is primary.
+//! What must never enter: how operations travel, and which replica is primary.
 
 use control::Epoch;
 use vfs::{Error, ReplicaSlot, Result};
@@ -11,7 +11,7 @@ use crate::state::forward::{self, Operation, Value};
 use crate::state::outcomes::{Outcome, Unanswered};
 use crate::state::settings::Durability;
 
-/// What is told of a request that was carried out, when what it has done is on record no more.
+/// Told for a request that was carried out, if the record of what it did is lost.
 const FORGOTTEN: &str =
     "a change was made whose record is lost, so its client cannot be told what it did";
 
@@ -20,7 +20,7 @@ pub(crate) async fn outcome(replica: &LocalReplica, of: &Unanswered) -> Outcome 
     replica
         .engine
         .until(|| {
-            // What everything of the lost replica is, first; then whether this was among it.
+            // First whether everything of the lost replica is here; then whether it contains this operation.
             let everything = has_all_of(replica, of);
             match of.watch.applied() {
                 Some(position) => Some(Outcome::Done(position)),
@@ -30,20 +30,20 @@ pub(crate) async fn outcome(replica: &LocalReplica, of: &Unanswered) -> Outcome 
         .await
 }
 
-/// Whether nothing more can come of a forward: all that its receiver did by then is here, or was given up.
+/// Whether nothing more can come of a forward: everything that its receiver did by then is here, or was given up.
 fn has_all_of(replica: &LocalReplica, of: &Unanswered) -> bool {
     let slot = of.by.slot;
     let view = replica.lease.view();
     let since = view.since.get(&slot).copied().unwrap_or(Epoch(0));
     if view.active.contains(&slot) && since > of.epoch && replica.state.outcomes.is_still(of.by) {
-        // One that had carried anything out would have had to start anew.
+        // If it had carried anything out, it would have had to restart.
         return true;
     }
     if replica
         .view_state()
         .is_some_and(|state| state.is_gone(slot))
     {
-        // Everything of it that counts was with all who are left before it was removed.
+        // All survivors had everything of it that counts before its removal.
         return true;
     }
     let applied = replica
@@ -56,14 +56,14 @@ fn has_all_of(replica: &LocalReplica, of: &Unanswered) -> bool {
     behind.is_some_and(|through| applied >= through)
 }
 
-/// Up to where a lost replica's stream counts, once that is decided.
+/// The position up to which a lost replica's stream counts, once that is decided.
 fn settled_through(replica: &LocalReplica, slot: ReplicaSlot) -> Option<u64> {
     let end = replica.view_state()?.stream_end(slot)?;
     Some(end.through)
 }
 
-/// What to answer for an operation that was carried out elsewhere: what its maker has put on record with the change,
-/// which is here. What has the same name by now may be another object, of somebody else.
+/// What to answer for an operation that was carried out elsewhere: what its maker recorded with the change, which is here. The same name may by
+/// now be another object, of another client.
 pub(crate) async fn answer_for(
     replica: &LocalReplica,
     mut operation: Operation,
@@ -73,7 +73,7 @@ pub(crate) async fn answer_for(
     held_as_asked(replica, &operation, by, position).await?;
     match operation.request() {
         Some(request) => request.repeat_only = true,
-        // It is the same however often it is done.
+        // Repeating it gives the same result.
         None => return Err(Error::Delay),
     }
     match forward::perform(&*replica.store, operation).await {
@@ -82,8 +82,7 @@ pub(crate) async fn answer_for(
     }
 }
 
-/// Returns when an update of another replica's stream may be answered for: it is stable here, and where a
-/// majority is asked for, a majority has it.
+/// Returns when an update of another replica's stream may be acknowledged: it is stable here, and a majority has it if that is asked for.
 async fn held_as_asked(
     replica: &LocalReplica,
     operation: &Operation,
@@ -100,7 +99,7 @@ async fn held_as_asked(
     replica
         .engine
         .until(|| {
-            // Its maker has it, unless it is lost; then it is with all who are left.
+            // Its maker has it. If the maker is lost, all survivors have it.
             let having = replica.state.peers.news().into_iter().filter(|(_, news)| {
                 let mut applied = news.said.iter().flat_map(|(request, _)| &request.applied);
                 applied.any(|(of, at)| *of == by.0 && *at >= position)

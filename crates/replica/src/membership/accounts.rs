@@ -1,7 +1,7 @@
 //! Accounts: what is kept here for every other replica, from the moment that this one hears of it until it is removed.
 //!
-//! A stream is followed as long as anything of it may count, be its replica a member or not; the rest is kept of members.
-//! What must never enter: what the accounts say (`ledger`, `shipping`), and connections (`peer`).
+//! This replica follows a stream as long as any of it may count, even if its maker is not a member. The rest is kept for members only. What must
+//! never enter: the contents of accounts (`ledger`, `shipping`), and connections (`peer`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::state::wire::{self, Note};
 /// At most this many records are read at a time.
 const RECORDS_AT_ONCE: usize = 256;
 
-/// Those out of the view for whom more is noted than is kept for anybody: their updates are kept no longer either.
+/// Replicas outside the view for which more is noted than may be kept: their updates are not kept either.
 pub(crate) fn overdrawn(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
     let others = replica.state.members.others().into_iter();
     let wanted: Vec<(ReplicaSlot, usize)> = others
@@ -29,13 +29,13 @@ pub(crate) fn overdrawn(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
     replica.engine.overdrawn(wanted, kept)
 }
 
-/// Notes nothing more for those out of the view who lack updates that are not kept: they take a whole copy, which needs
-/// nothing of that. The marks of files that everybody else has can go then.
+/// Notes nothing more for replicas outside the view that lack updates no longer kept. They take a whole copy and need no notes. Marks of files
+/// that all others have can go then.
 pub(crate) fn give_up_overdue(replica: &LocalReplica) {
     let overdrawn = overdrawn(replica);
     let trimmed = replica.trimmed();
     let others = replica.state.members.others().into_iter();
-    // Nobody knows yet where the copy will begin that somebody is being sent, who need not have more noted for that than others.
+    // The start position of a copy that is being sent is not known yet. Its receiver may not have more noted than others.
     let settled: Vec<ReplicaSlot> = others
         .filter(|slot| !replica.state.conversations.takes_rows(*slot) || overdrawn.contains(slot))
         .collect();
@@ -46,16 +46,15 @@ pub(crate) fn give_up_overdue(replica: &LocalReplica) {
             "so much was changed while a replica is away that it takes a whole copy when it is back"
         );
         if replica.state.conversations.held(slot) > Some(Held::Nothing) {
-            // Who has not greeted yet is told then.
+            // A replica that has not greeted yet is told later.
             conversing::too_far_behind(replica, slot);
         }
     }
 }
 
-/// Somebody is in contact who has applied our stream up to a place: from now on its account is right. What it lacks of
-/// contents that were changed while it was given up is behind that place; what it lacks of earlier ones it knows itself, and
-/// asks for. Whether it has everything else is what it has said last, once all that it asks for has come. What it says while this is found out, too,
-/// counts.
+/// A replica is in contact and has applied our stream up to a position: from now on its account is right. Contents changed while the account was
+/// given up come after that position. The replica itself knows which earlier contents it lacks, and asks for them. Its last report, after all of
+/// them have arrived, says whether it has everything else. A report that comes during this check counts, too.
 pub(crate) fn balance(replica: &LocalReplica, slot: ReplicaSlot, applied: u64) {
     let _one_at_a_time = replica.state.balancing.lock();
     if !reopen(replica, slot, applied) {
@@ -71,14 +70,14 @@ pub(crate) fn balance(replica: &LocalReplica, slot: ReplicaSlot, applied: u64) {
     }
 }
 
-/// Somebody asks for contents who has applied our stream up to a place, and has perhaps not greeted yet: from now on it is noted what is
-/// owed to it.
+/// A replica that has applied our stream up to a position asks for contents, perhaps before it greets. From now on its account notes what it is
+/// owed.
 pub(crate) fn open(replica: &LocalReplica, slot: ReplicaSlot, applied: u64) {
     let _one_at_a_time = replica.state.balancing.lock();
     reopen(replica, slot, applied);
 }
 
-/// Opens an account again that was given up. False when the store has failed, which ends the server.
+/// Reopens an account that was given up. Returns false if the store has failed, which ends the server.
 fn reopen(replica: &LocalReplica, slot: ReplicaSlot, applied: u64) -> bool {
     if replica.engine.reopen_account(slot)
         && let Err(error) = note_changed_behind(replica, slot, applied)
@@ -106,9 +105,9 @@ fn note_changed_behind(replica: &LocalReplica, slot: ReplicaSlot, applied: u64) 
     }
 }
 
-/// Follows the streams of those who take part or are lost, members or not, until it is decided how they end; and closes the
-/// accounts of those who are gone, who keep nothing and nobody waiting. Of one that is to be removed, and is in the view yet, a
-/// replica that was started anew learns from no list; it takes its place only with all that the others have of it.
+/// Follows the streams of active and lost replicas, members or not, until their end is decided. Closes the accounts of replicas that are gone,
+/// so that they keep nothing and delay no replica. A restarted replica finds no list with a member that is to be removed and is still in the view. To
+/// replace that member, it needs everything that the others have of it.
 pub(crate) fn follow(replica: &Arc<LocalReplica>, state: &ViewState) {
     let followed = state.active().chain(state.losses.keys().copied());
     for slot in followed.filter(|slot| *slot != replica.slot()) {

@@ -1,15 +1,14 @@
-//! Who may say what: the one place that decides whether a message of another server is taken.
+//! Authorisation: the one place that decides whether a message of another server is accepted.
 //!
-//! A certificate proves which slot speaks, the list of members and what the set has agreed on say what that slot is.
-//! Everything is judged before its body is decoded. The same table stands in `docs/protocol.md`, for people, and a
-//! test walks through it there with real connections.
+//! A certificate proves the sender's slot. The list of members and the agreed state say what that slot is. Everything is judged before its body
+//! is decoded. `docs/protocol.md` has the same table for people; the test `walk` checks that table with real connections.
 //!
-//! What view the sender is in is known here only as far as this replica has followed the decisions, so nothing that is
-//! said once depends on it: only requests do, which are asked again. Servers that keep data and no rows do not exist yet; they
-//! will be a kind of sender and of receiver of their own, and until then nothing is taken from one.
+//! This replica knows the sender's view only as far as it has followed the decisions. So no message that is sent once depends on it, only
+//! requests, which are sent again. Servers that keep data and no rows do not exist yet. They will be another kind of sender and receiver; until
+//! then nothing is accepted from them.
 //!
-//! What must never enter: the meaning of bodies, and what was decided about views in a request of the crate `view`, which
-//! judges that by the sender's slot.
+//! What must never enter: the meaning of bodies, and decisions about views in a request of the crate `view`, which judges them by the sender's
+//! slot.
 
 use bytes::Bytes;
 use peer::{Refusal, Sender, TurnedAway};
@@ -19,7 +18,7 @@ use crate::driver::local_replica::LocalReplica;
 use crate::state::members::{Hearer, Speaker};
 use crate::state::wire::{self, Grounds, Kind};
 
-/// Why something is not taken, for people.
+/// Why something is refused, for people.
 pub(crate) type Reason = &'static str;
 
 const REMOVED: Reason =
@@ -37,7 +36,7 @@ const RECEIVER_OUTSIDE: Reason = "the server that was asked takes no part in the
 const MAKER_IS_HERE: Reason = "whose updates they are takes part, and sends them itself";
 const NO_KIND: Reason = "there is no such kind of message";
 
-/// Whether there may be a session between the two at all.
+/// Whether the two may have a session at all.
 ///
 /// # Errors
 /// Why not.
@@ -50,15 +49,15 @@ pub(crate) fn may_meet(speaker: Speaker, hearer: Hearer) -> Result<(), Reason> {
     }
 }
 
-/// Whether a message or a request is taken. What is refused is never decoded: a message is dropped and counted, a request
-/// is answered with the reason.
+/// Whether a message or a request is accepted. A refused one is never decoded: a message is dropped and counted, a request is answered with the
+/// reason.
 ///
 /// # Errors
 /// Why not.
 pub(crate) fn may_say(speaker: Speaker, kind: Kind, hearer: Hearer) -> Result<(), Reason> {
     may_meet(speaker, hearer)?;
     match kind {
-        // Votes, what they are cast on, and what a member follows: everybody's.
+        // Votes, what they are cast on, and what members follow: from every member.
         Kind::Control
         | Kind::Greeting
         | Kind::Applied
@@ -70,21 +69,20 @@ pub(crate) fn may_say(speaker: Speaker, kind: Kind, hearer: Hearer) -> Result<()
         | Kind::View
         | Kind::Relayed
         | Kind::Remainder
-        // The keeper of the authority hands it over; whether the sender is the keeper is for the
-        // set's files to see.
+        // The keeper of the authority hands it over; the set's files check that the sender is the keeper.
         | Kind::Authority => Ok(()),
-        // Updates and rows come from who makes them and keeps the tree; a witness takes them.
+        // Updates and rows come from replicas that make them and keep the tree; a witness accepts them.
         Kind::Records | Kind::Base | Kind::TooFar => from_keeper(speaker),
-        // Contents, and what is said of them.
+        // Contents, and messages about them.
         Kind::Piece
         | Kind::PieceDone
         | Kind::Incomplete
         | Kind::Completed
         | Kind::Noted
-        // So have those who serve clients what these have open.
+        // Files that clients of either side have open.
         | Kind::HeldOpen
         | Kind::Wanted => from_keeper(speaker).and_then(|()| to_keeper(hearer)),
-        // Questions of who serves clients to who does.
+        // Requests between replicas that serve clients.
         Kind::Forward | Kind::Clients | Kind::Scrub => {
             from_keeper(speaker)?;
             to_keeper(hearer)?;
@@ -97,7 +95,7 @@ pub(crate) fn may_say(speaker: Speaker, kind: Kind, hearer: Hearer) -> Result<()
     }
 }
 
-/// Whether a message of replication control is taken. A witness grants controls, and has none.
+/// Whether a message of replication control is accepted. A witness grants controls, and has none.
 ///
 /// # Errors
 /// Why not.
@@ -109,8 +107,8 @@ pub(crate) fn may_control(speaker: Speaker, message: &control::Message) -> Resul
     }
 }
 
-/// Whether what others relay of a replica's stream is taken: not while it takes part in the receiver's view and was heard
-/// there lately, for then it sends its updates itself.
+/// Whether a relayed message is accepted: not while its maker is in the receiver's view and was heard there lately, because it then sends its
+/// updates itself.
 ///
 /// # Errors
 /// Why not.
@@ -121,7 +119,7 @@ pub(crate) fn may_be_relayed(maker: Speaker, is_heard: bool) -> Result<(), Reaso
     }
 }
 
-/// What only those may say who keep contents.
+/// Only replicas that keep contents may say this.
 fn from_keeper(speaker: Speaker) -> Result<(), Reason> {
     match speaker {
         Speaker::Witness => Err(FROM_WITNESS),
@@ -129,7 +127,7 @@ fn from_keeper(speaker: Speaker) -> Result<(), Reason> {
     }
 }
 
-/// What is of use only to those who keep contents.
+/// Only replicas that keep contents can use this.
 fn to_keeper(hearer: Hearer) -> Result<(), Reason> {
     match hearer {
         Hearer::Witness => Err(TO_WITNESS),
@@ -140,7 +138,7 @@ fn to_keeper(hearer: Hearer) -> Result<(), Reason> {
 /// Whether another replica may have a session with this one.
 ///
 /// # Errors
-/// What it is told, and whether it is worth its while to come again soon.
+/// What it is told, and whether it should soon try again.
 pub(crate) fn admit_session(replica: &LocalReplica, peer: Sender) -> Result<(), TurnedAway> {
     let from = peer.slot;
     if let Some(what) = replica
@@ -166,10 +164,10 @@ pub(crate) fn admit_session(replica: &LocalReplica, peer: Sender) -> Result<(), 
     })
 }
 
-/// Whether a message or request of this number is taken from another replica.
+/// Whether this replica accepts a message or request of this kind from another replica.
 ///
 /// # Errors
-/// What it is told.
+/// The reason, for the sender.
 pub(crate) fn admit_message(
     replica: &LocalReplica,
     from: ReplicaSlot,
@@ -180,7 +178,7 @@ pub(crate) fn admit_message(
     admitted.map_err(|reason| refusal(replica, from, reason))
 }
 
-/// Whether what others relay of a replica's stream is taken now.
+/// Whether this replica now accepts relayed messages of a replica's stream.
 ///
 /// # Errors
 /// Why not.
@@ -191,7 +189,7 @@ pub(crate) fn admit_relayed(replica: &LocalReplica, of: ReplicaSlot) -> Result<(
     may_be_relayed(replica.speaker(of), is_heard)
 }
 
-/// The same bytes would come again.
+/// It would send the same bytes again.
 fn refusal_of_nonsense(replica: &LocalReplica, from: ReplicaSlot, what: &str) -> TurnedAway {
     let (sender, receiver) = (from.0, replica.slot().0);
     TurnedAway {

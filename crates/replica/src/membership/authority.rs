@@ -1,6 +1,6 @@
-//! Moving the set's authority to another member, over the connection between the two.
+//! Moves the set's authority to another member, over the connection between the two.
 //!
-//! What must never enter: who may sign what, which the set's files know.
+//! What must never enter: which member may sign what; the set's files know that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::state::wire::{self, Malformed};
 
 /// How long the next keeper may take to store the key.
 const STORED_WITHIN: Duration = Duration::from_secs(20);
-/// How long it may take to say that it keeps the authority.
+/// How long the next keeper may take to confirm that it keeps the authority.
 const TAKEN_WITHIN: Duration = Duration::from_secs(15);
 
-/// Has another member keep the set's authority from now on.
+/// Makes another member keep the set's authority from now on.
 ///
 /// # Errors
 /// Why not, for people, with what to do next. The authority is kept here then.
@@ -50,12 +50,12 @@ pub(crate) async fn hand_over(replica: &Arc<LocalReplica>, to: ReplicaSlot) -> R
 
 /// Whether the next keeper confirms soon that it keeps the authority.
 pub(crate) async fn is_taken(replica: &LocalReplica) -> bool {
-    // The key goes when the next keeper's list is stored, which is notified of when it is taken over.
+    // The key goes when the next keeper's list is stored; taking that over notifies.
     let taken = (replica.engine).until(|| (!replica.set.holds_key()).then_some(()));
     tokio::time::timeout(TAKEN_WITHIN, taken).await.is_ok()
 }
 
-/// A keeper wants this replica to keep the authority: says so once the key is stored.
+/// A keeper offers this replica the authority: confirms once the key is stored.
 pub(crate) async fn offered(
     replica: &Arc<LocalReplica>,
     from: ReplicaSlot,
@@ -74,7 +74,7 @@ pub(crate) async fn offered(
     Ok(Message::new(wire::Kind::Authority.number(), Bytes::new()))
 }
 
-/// Works on the set's files, which may have to wait for the disk or for a command.
+/// Works on the set's files, and may wait for the disk or for a command.
 async fn on_files<T: Send + 'static>(
     replica: &Arc<LocalReplica>,
     work: impl FnOnce(&SetDirectory) -> Result<T, SetError> + Send + 'static,

@@ -1,4 +1,4 @@
-//! What a peer says of itself when a conversation begins, and what is begun with it then: updates, contents, a whole copy.
+//! What a peer reports about itself when a conversation begins, and what starts then: updates, contents, a whole copy.
 //!
 //! What must never enter: when a session begins and ends (`sessions`).
 
@@ -20,7 +20,7 @@ use crate::state::conversations::Conversation;
 use crate::state::copies::Held;
 use crate::state::wire::{Greeting, Wanted};
 
-/// A peer has said how far it is.
+/// A peer has reported how far it is.
 pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: Greeting) {
     members::learn_members(replica, from, &greeting.members);
     replica.state.members.note_greeted(from);
@@ -30,7 +30,7 @@ pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: 
     if let (Ok(()), Some(inbox)) = (proved, replica.state.inboxes.get(from)) {
         inbox.note_certificate(greeting.certificate);
     }
-    // The conversation may have begun here after what the peer said first, which was for nobody then.
+    // The peer's first message may have come before the conversation began here, and was lost then.
     let is_first = first_time(replica, from, |conversation| &mut conversation.begun);
     if greeting.begins || is_first {
         answer(replica, from);
@@ -41,12 +41,11 @@ pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: 
     };
     let has = Held::from_number(greeting.held);
     if has > Held::Nothing && is_first {
-        // It may have taken an older copy since it was in contact last. What it says later, when something was dropped, may be older than
-        // what it has said meanwhile.
+        // It may have taken an older copy since the last contact. A later greeting, after dropped messages, may be older than its other reports.
         replica.engine.forget_applied(from);
     }
     if has > Held::Nothing && greeting.applied < replica.trimmed() {
-        // Else nothing would be known of it, and so nothing more of what is kept for it given up.
+        // Otherwise nothing would be known of it, and nothing kept for it could be given up.
         replica.engine.applied_by(from, greeting.applied);
         return conversing::too_far_behind(replica, from);
     }
@@ -76,7 +75,7 @@ pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: 
     conversing::converse(replica, from, talking);
 }
 
-/// Answers a peer with which a conversation begins: asks for what is lacking here, and says then how far it is here and for how much was asked.
+/// Answers a peer when a conversation begins: asks for what is lacking here, then reports how far this replica is and how much it asked for.
 fn answer(replica: &Arc<LocalReplica>, from: ReplicaSlot) {
     replica.engine.connected(from);
     replica.state.conversations.with(from, |conversation| {
@@ -85,11 +84,11 @@ fn answer(replica: &Arc<LocalReplica>, from: ReplicaSlot) {
     views::say_joined(replica, from);
     replica.say_completed_again(from);
     let held = *replica.state.held.borrow();
-    // What a lost one takes for complete here may have given way to another copy.
+    // Data that a lost peer believes complete here may have given way to another copy.
     let may_lack = !replica.lease.is_up_to_date() || replica.store.has_given_way(from, None);
     match held > Held::Nothing && may_lack {
         true => base::ask_for_lacking(replica, from),
-        // Who has no rows yet asks when they are there.
+        // A replica without rows asks once they are here.
         false => conversing::want(replica, from, &[]),
     }
     if let Some(inbox) = replica.state.inboxes.get(from) {
@@ -97,13 +96,13 @@ fn answer(replica: &Arc<LocalReplica>, from: ReplicaSlot) {
     }
 }
 
-/// A peer says of which files it needs the contents. What it has said of itself, on another lane, may come later.
+/// A peer names the files whose contents it needs. Its greeting, on another lane, may come later.
 pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, wanted: Wanted) {
     let (applied, named) = (wanted.applied, wanted.named);
-    // Where it was when it asked may be kept no more by now, as it has come further.
+    // The position where it asked may no longer be kept, because it has advanced.
     let reached = replica.state.conversations.applied(from).max(applied);
     if reached < replica.trimmed() {
-        // It is told so by the answer to its greeting, or where updates are sent.
+        // The answer to its greeting, or the sender of updates, tells it.
         return;
     }
     if wanted.copy || !wanted.files.is_empty() {
@@ -118,8 +117,8 @@ pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, wanted: Wanted) 
     }
 }
 
-/// Whether it is up to this replica to supply another one with the tree: the first member that takes part, answers, holds it
-/// and whose copy is complete does. Where nobody's is, those without a copy are waited for by the others, and get it from the first that holds it.
+/// Whether this replica is the one to supply another with the tree: the first active member that answers, holds it, and has a complete copy. If
+/// no copy is complete, the members wait for replicas without a copy, and the first that holds the tree supplies them.
 fn supplies_base(replica: &LocalReplica, to: ReplicaSlot) -> bool {
     let own = replica.slot();
     let silent = views::silent(replica);
@@ -149,10 +148,10 @@ fn first_time(
     before == Some(false)
 }
 
-/// Sends updates from behind a position on, and contents, unless they are being sent.
+/// Sends updates after a position, and contents, unless this is in progress.
 fn start_sending(replica: &Arc<LocalReplica>, session: Session, from: u64) {
     let slot = session.peer().slot;
-    // A witness makes no updates. Where its positions begin after a start is nothing to tell, and would be refused.
+    // A witness makes no updates. Its first position after a start means nothing, and would be refused.
     let sends = !replica.state.is_witness && first_time(replica, slot, |with| &mut with.sending);
     if sends {
         let applied = replica.state.conversations.with(slot, |conversation| {

@@ -1,4 +1,4 @@
-//! Links to the other members: who can be talked to, and how far each is behind.
+//! Links to the other members: which are in contact, and how far each is behind.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use vfs::ReplicaSlot;
 use crate::driver::local_replica::LocalReplica;
 use crate::state::wire::LinkView;
 
-/// The peers that can be talked to now.
+/// The peers in contact now.
 pub(crate) fn connected(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
     let transport = replica.endpoint.get();
     let transport = transport.map_or_else(Vec::new, peer::Endpoint::status);
@@ -18,7 +18,7 @@ pub(crate) fn connected(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
         .collect()
 }
 
-/// The links to all others, for them to show.
+/// The links to all others, for the others to show.
 pub(crate) fn links(replica: &LocalReplica) -> Vec<LinkView> {
     let connected = connected(replica);
     let wires = replica

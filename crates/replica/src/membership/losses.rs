@@ -179,7 +179,7 @@ async fn take_copy(replica: &Arc<LocalReplica>, lost: ReplicaSlot, how: &str) {
 mod tests {
     use super::*;
 
-    /// A survivor gets what it lacks over a slow link, for longer than nobody would have to wait for something that nobody has.
+    /// A survivor receives what it lacks over a slow link, for longer than it waits for what no replica has.
     #[test]
     fn who_still_gets_what_it_lacks_of_a_lost_one_takes_no_copy() {
         let (lost, begin) = (ReplicaSlot(3), Instant::now());

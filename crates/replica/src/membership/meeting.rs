@@ -1,6 +1,6 @@
-//! What follows when two replicas meet: whether a session begins, and what is done about a copy that was put back.
+//! What follows when two replicas meet: whether a session begins, and what is done about a copy that was restored from an older one.
 //!
-//! What must never enter: how it is found out (`lineage`).
+//! What must never enter: how this is detected (`lineage`).
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub(crate) fn meet(
     let said: Introduction = wire::decode(introduction).map_err(unknown)?;
     let lineage = &replica.state.lineage;
     let evidence = match replica.speaker(peer.slot) {
-        // It is told why it is not let in.
+        // It is told why it is refused.
         Speaker::Removed => None,
         // These files may be from before it joined.
         Speaker::Stranger => lineage.proven_by(peer.slot, &said).map(Evidence::Mine),
@@ -57,8 +57,7 @@ pub(crate) fn turned_away(replica: &Arc<LocalReplica>, by: ReplicaSlot, evidence
             give_up(replica, fault);
         }
         Evidence::Mine(fault) => replica.state.lineage.note_rolled_back(by, fault),
-        // A replica that claims what is not so is turned away itself, when it is met the other way
-        // round.
+        // A false claim: that replica is refused itself when it meets this one in the other direction.
         Evidence::Yours(_) => {}
         Evidence::Unproven => tracing::warn!(
             by = by.0,
@@ -90,7 +89,7 @@ fn refuse(replica: &Arc<LocalReplica>, peer: ReplicaSlot, evidence: Evidence) ->
     }
 }
 
-/// What is said to a member whose claim is not believed.
+/// The message to a member whose claim is not believed.
 fn unproven(by: ReplicaSlot, of: ReplicaSlot) -> String {
     format!(
         "replica {} says that it has met replica {} in a state that is not in the data directory there, and has no proof of it. If that directory was put back, or lost its end, replace its copy, there, as `meridian set rejoin --help` says; else replica {} is not to be trusted",
@@ -98,7 +97,7 @@ fn unproven(by: ReplicaSlot, of: ReplicaSlot) -> String {
     )
 }
 
-/// An earlier start found that this directory was put back.
+/// Handles a restored directory that an earlier start found.
 pub(crate) fn take_up_fault(replica: &LocalReplica) {
     if let Some(fault) = replica.state.lineage.fault() {
         replica.engine.bar();
@@ -106,7 +105,7 @@ pub(crate) fn take_up_fault(replica: &LocalReplica) {
     }
 }
 
-/// This directory was put back: from here on nothing is said in its name.
+/// This directory was restored from an older state: from now on nothing is said in its name.
 fn give_up(replica: &Arc<LocalReplica>, fault: Fault) {
     replica.engine.bar();
     if !replica.state.lineage.accept(fault) {
@@ -118,7 +117,7 @@ fn give_up(replica: &Arc<LocalReplica>, fault: Fault) {
     }
     let replica = replica.clone();
     tokio::spawn(async move {
-        // Found out again at the next start if it cannot be kept.
+        // If this fails, the next start finds it again.
         if let Err(error) = replica.state.lineage.keep_fault(fault).await {
             tracing::error!(%error, "that this copy was put back cannot be noted");
         }

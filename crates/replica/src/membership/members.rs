@@ -1,7 +1,6 @@
-//! The members of the set as its signed list and what was agreed have them: whom this replica talks to, and whom it
-//! talks to no more.
+//! The members of the set by its signed list and by agreement: the replicas that this one talks to, or no longer talks to.
 //!
-//! What must never enter: what is said to a member (`sessions`), and who decides about members (`views`).
+//! What must never enter: messages to a member (`sessions`), and decisions about members (`views`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,15 +14,15 @@ use crate::membership::sessions::began;
 use crate::replication::streams;
 use crate::state::wire;
 
-/// What is told of once, with sums later.
+/// Logged once; repeats are logged as sums.
 const READING_MEMBERS: &str = "the list of members cannot be read";
 
-/// Takes over a list of members that a peer showed, if the set's authority has signed it and it counts more than ours.
+/// Takes over a peer's list of members, if the set's authority has signed it and it ranks higher than ours.
 pub(crate) fn learn_members(replica: &Arc<LocalReplica>, from: ReplicaSlot, list: &MemberList) {
     match replica.set.learn(list) {
         Ok(Learned::Nothing) => {}
         Ok(Learned::News) => look_for_members(replica),
-        // Its keeper takes in what we know and signs anew; until then ours counts.
+        // Its keeper adds what we know and signs again; until then ours counts.
         Ok(Learned::NotAll) => {
             let message = wire::body(wire::Kind::Members, &replica.state.members.list());
             let keeper = ReplicaSlot(list.keeper);
@@ -38,7 +37,7 @@ pub(crate) fn learn_members(replica: &Arc<LocalReplica>, from: ReplicaSlot, list
     }
 }
 
-/// Takes up the list of members as the files have it: a command or a joining server may have changed it there.
+/// Loads the list of members from the files, where a command or a joining server may have changed it.
 pub(crate) fn look_for_members(replica: &Arc<LocalReplica>) {
     match replica.set.member_list() {
         Ok(list) if list != replica.state.members.list() => adopt_members(replica, list),
@@ -55,8 +54,8 @@ pub(crate) fn look_for_members(replica: &Arc<LocalReplica>) {
     }
 }
 
-/// Talks to the members of a list from now on, and to no others. Those whom the set has removed are none, though the list
-/// may not say so: it is kept where they were given up with the majority.
+/// Talks to exactly the members of a list from now on. Replicas that the set removed are excepted: a list may still name them where they were
+/// given up with the majority.
 pub(crate) fn adopt_members(replica: &Arc<LocalReplica>, list: MemberList) {
     let state = replica.view_state();
     let is_gone = |slot| state.as_ref().is_some_and(|state| state.is_gone(slot));
@@ -105,14 +104,14 @@ pub(crate) fn adopt_members(replica: &Arc<LocalReplica>, list: MemberList) {
     }
 }
 
-/// The set has agreed that these are members no more.
+/// The set has agreed to remove these members.
 pub(crate) fn agreed_removals(replica: &Arc<LocalReplica>, removed: &BTreeSet<ReplicaSlot>) {
     if replica.state.members.note_removed(removed) {
         disconnect_removed(replica);
     }
 }
 
-/// Ends what there is with those who were removed, for ever; or with everybody, if that is this replica.
+/// Ends all connections with removed members for ever; or all connections, if this replica is removed.
 fn disconnect_removed(replica: &Arc<LocalReplica>) {
     if replica.state.members.is_removed() {
         return replica.end_as_removed();
@@ -129,7 +128,7 @@ fn disconnect_removed(replica: &Arc<LocalReplica>) {
     }
 }
 
-/// Keeps connections to a peer, and a place for what it sends. Again: learns its addresses.
+/// Keeps connections to a peer, and an inbox for its messages. A repeated call updates its addresses.
 fn meet(replica: &Arc<LocalReplica>, slot: ReplicaSlot, addresses: Vec<String>) {
     streams::follow(replica, slot);
     if let Some(endpoint) = replica.endpoint.get() {

@@ -1,6 +1,6 @@
 //! The beginning and the end of conversations with peers.
 //!
-//! What must never enter: what a peer says of itself (`greetings`).
+//! What must never enter: what a peer reports about itself (`greetings`).
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::replication::removed;
 use crate::state::arrivals::PUTTING_AT_ONCE;
 use crate::state::outbound::{Delivered, Outbox};
 
-/// A new incarnation of a peer is there, or the connection to it is new.
+/// A new incarnation of a peer is there, or a new connection to it.
 pub(crate) fn began(replica: &Arc<LocalReplica>, peer: Sender) {
     let slot = peer.slot;
     if !replica.state.members.is_member(slot) || replica.state.inboxes.get(slot).is_none() {
-        // It joined a moment ago; the conversation begins when this replica has a place for what it sends.
+        // It joined a moment ago; the conversation begins when this replica can take in its messages.
         return;
     }
     let known = replica.endpoint.get().and_then(|all| all.peer(slot));
@@ -26,7 +26,7 @@ pub(crate) fn began(replica: &Arc<LocalReplica>, peer: Sender) {
     };
     let session = known.session().ok();
     let Some(session) = session.filter(|session| session.peer() == peer) else {
-        // It has been followed by another incarnation, or was ended.
+        // Another incarnation has followed, or the session has ended.
         return;
     };
     tracing::info!(peer = slot.0, incarnation = %peer.incarnation, "in contact with a peer");
@@ -48,7 +48,7 @@ pub(crate) fn began(replica: &Arc<LocalReplica>, peer: Sender) {
     conversing::converse(replica, slot, greeter);
 }
 
-/// Sends one-way messages to an incarnation of a peer, until it is gone.
+/// Sends one-way messages to an incarnation of a peer until that is gone.
 async fn deliver(replica: Arc<LocalReplica>, slot: ReplicaSlot, outbox: Arc<Outbox>, lane: Lane) {
     while outbox.deliver(lane).await == Delivered::SayAgain {
         tracing::info!(
@@ -59,7 +59,7 @@ async fn deliver(replica: Arc<LocalReplica>, slot: ReplicaSlot, outbox: Arc<Outb
     }
 }
 
-/// Says again what was dropped for a peer that was away; it does the same, for it may not have been answered.
+/// Repeats what was dropped for a peer that was away. The peer does the same, as it may have had no answer.
 fn say_again(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
     replica.engine.connected(slot);
     replica.say_completed_again(slot);
@@ -68,22 +68,22 @@ fn say_again(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
     }
 }
 
-/// That incarnation is gone, with everything it had not received.
+/// That incarnation is gone, with everything that it had not received.
 pub(crate) fn ended(replica: &Arc<LocalReplica>, peer: Sender) {
     tracing::warn!(peer = peer.slot.0, incarnation = %peer.incarnation, "a peer is gone");
     replica.end_conversation(peer.slot);
 }
 
-/// Says how far we have followed, once nothing of an earlier session is under way any more.
+/// Reports how far we have followed, once nothing of an earlier session is in transit.
 async fn greet(replica: Arc<LocalReplica>, slot: ReplicaSlot) {
     let Some(inbox) = replica.state.inboxes.get(slot) else {
         return;
     };
-    // What is met of the peer is kept before anything here rests on it. A store that has failed ends the server.
+    // The marks of this peer are stored before anything here depends on them. A store that has failed ends the server.
     if replica.state.lineage.keep().await.is_err() {
         return;
     }
-    // Nor is anything put in place that others had of its contents: that would take the place of what it sends.
+    // Older contents of the peer that others relay must not be put in place later: they would replace what it sends.
     let all = replica.state.inboxes.all();
     for inbox in all {
         // The semaphore is never closed.

@@ -1,6 +1,6 @@
-//! Where to listen, and where others find this server.
+//! Addresses to listen at, and addresses at which others reach this server.
 //!
-//! What must never enter: sockets, and the looking up of names.
+//! What must never enter: sockets, and name lookup.
 
 use std::fmt;
 use std::net::{AddrParseError, IpAddr, Ipv6Addr, SocketAddr};
@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// The port of NFS (RFC 8881, section 2.9.3).
 pub const NFS_PORT: u16 = 2049;
 
-/// The port at which replicas listen for each other unless configured.
+/// The default port at which replicas listen for each other.
 pub const PEER_PORT: u16 = 7643;
 
 /// An address and port to accept connections at.
@@ -19,7 +19,7 @@ pub const PEER_PORT: u16 = 7643;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenAddress(pub SocketAddr);
 
-/// Why a text is no such address.
+/// Why a text is not such an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an address to listen at; write {wanted}", wanted = ListenAddress::WANTED)]
 pub struct ListenAddressError(String);
@@ -29,12 +29,12 @@ impl ListenAddress {
     pub const EVERYWHERE: ListenAddress =
         ListenAddress(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), NFS_PORT));
 
-    /// What people should write.
+    /// The expected format, for messages.
     pub(super) const WANTED: &'static str = "ADDRESS:PORT, such as \"192.0.2.1:2049\", \"[2001:db8::1]:2049\" or \"[::]:2049\" for all addresses";
 }
 
 impl ListenAddress {
-    /// Reads an address that has a port, or gets this one.
+    /// Parses an address with a port, or adds this port.
     fn with_port(text: &str, port: u16) -> Option<ListenAddress> {
         let whole = text.parse::<SocketAddr>();
         let bare = || Ok(SocketAddr::new(text.parse::<IpAddr>()?, port));
@@ -68,7 +68,7 @@ impl PeerListenAddress {
         PEER_PORT,
     )));
 
-    /// What people should write.
+    /// The expected format, for messages.
     pub(super) const WANTED: &'static str = "ADDRESS:PORT, such as \"192.0.2.1:7643\", \"[2001:db8::1]:7643\" or \"[::]:7643\" for all addresses";
 }
 
@@ -90,7 +90,7 @@ pub struct PeerAddress(String);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientAddress(String);
 
-/// Why a text is no such address.
+/// Why a text is not such an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` does not say where clients reach a server; write HOST or HOST:PORT, such as `alpha.example` or `192.0.2.1:2049`"
@@ -98,7 +98,7 @@ pub struct ClientAddress(String);
 pub struct ClientAddressError(String);
 
 impl ClientAddress {
-    /// The form that is dialled, `host:port`.
+    /// The form for connecting, `host:port`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -114,7 +114,7 @@ impl FromStr for ClientAddress {
     }
 }
 
-/// Why a text is no such address.
+/// Why a text is not such an address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` does not say where others reach this server; write HOST:PORT, such as `alpha.example:7643` or `192.0.2.1:7643`"
@@ -122,7 +122,7 @@ impl FromStr for ClientAddress {
 pub struct PeerAddressError(String);
 
 impl PeerAddress {
-    /// The form that is dialled, `host:port`.
+    /// The form for connecting, `host:port`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -138,10 +138,10 @@ impl FromStr for PeerAddress {
     }
 }
 
-/// Where somebody can be called, `host:port`; a text without a port gets this one.
+/// An address to connect to, `host:port`; a text without a port gets this one.
 fn called(text: &str, port: u16) -> Option<String> {
     if let Some(ListenAddress(address)) = ListenAddress::with_port(text, port) {
-        // Nobody can call "all addresses", or a port that is not known yet.
+        // It is impossible to connect to "all addresses", or to a port that is not known yet.
         let can_be_called = !address.ip().is_unspecified() && address.port() != 0;
         return can_be_called.then(|| address.to_string());
     }
@@ -150,7 +150,7 @@ fn called(text: &str, port: u16) -> Option<String> {
         None => (text, port),
     };
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-    // What looks like an address of version 4 and is none would be looked up as a name in vain.
+    // An invalid IPv4 address would otherwise be looked up as a name in vain.
     let is_name = host.chars().all(fits) && host.chars().any(|letter| letter.is_alphabetic());
     (is_name && host.len() <= 253 && port != 0).then(|| format!("{host}:{port}"))
 }

@@ -1,6 +1,6 @@
-//! Addresses of which a server can have only one, because both take the same port of the same address.
+//! Addresses that a server cannot use together, because both take the same port of the same address.
 //!
-//! What must never enter: sockets; what other programs have taken.
+//! What must never enter: sockets, and the ports of other programs.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -9,7 +9,7 @@ use super::{Configuration, ConfigurationError, ListenAddress, Offer};
 
 const REMEDY: &str = "leave one of them out, or choose another port";
 
-/// Complains of addresses of the file that a start could not take both.
+/// Reports addresses in the file that cannot both be used.
 pub(super) fn look_for(top: &Section<'_>, all: &Configuration) {
     if let Some((one, other)) = within(&all.listen) {
         let what = format!("`listen` has both {one} and {other}, which are the same port");
@@ -19,7 +19,7 @@ pub(super) fn look_for(top: &Section<'_>, all: &Configuration) {
         .map(|address| ("clients".to_owned(), address.0))
         .collect();
     for (section, offer) in [("metrics", all.metrics), ("page", all.page.listen)] {
-        // Nobody insists on a default.
+        // A default that is taken is not an error.
         let Offer::At(address) = offer else {
             continue;
         };
@@ -33,7 +33,7 @@ pub(super) fn look_for(top: &Section<'_>, all: &Configuration) {
     }
 }
 
-/// Refuses addresses of the command line of which two cannot be taken both.
+/// Refuses addresses on the command line that cannot both be used.
 pub(super) fn refuse(listen: &[ListenAddress]) -> Result<(), ConfigurationError> {
     match within(listen) {
         None => Ok(()),
@@ -49,7 +49,7 @@ fn within(listen: &[ListenAddress]) -> Option<(ListenAddress, ListenAddress)> {
     pairs.find(|(one, other)| collide(one.0, other.0))
 }
 
-/// Whether who listens at one address has taken the other. Port 0 stands for any that is free, and `[::]` for IPv4, too.
+/// Whether listening at one address also takes the other. Port 0 means any free port, and `[::]` includes IPv4.
 fn collide(one: SocketAddr, other: SocketAddr) -> bool {
     let (ip, with) = (one.ip().to_canonical(), other.ip().to_canonical());
     let takes = |taker: IpAddr, taken: IpAddr| match taker {

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-/// Units with their milliseconds; `min` is tried before it could be taken for something else.
+/// Units in milliseconds. `min` comes before shorter units that it could be mistaken for.
 const UNITS: [(&str, u64); 5] = [
     ("ms", 1),
     ("min", 60_000),

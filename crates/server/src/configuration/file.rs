@@ -1,6 +1,6 @@
 //! The keys of the configuration file. `docs/operating.md` describes each of them.
 //!
-//! What must never enter: how TOML is read, and what the settings do.
+//! What must never enter: how TOML is read, and the effect of the settings.
 
 use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
@@ -18,20 +18,20 @@ use super::{
     default_rules, names, page, pool, replication,
 };
 
-/// What RPC and COMPOUND headers take beside the data of a READ or WRITE, in bytes.
+/// The size of RPC and COMPOUND headers in addition to the data of a READ or WRITE, in bytes.
 const HEADERS_BYTES: u32 = 8 << 10;
 
-/// What people should write for the name of a tree.
+/// The expected format of the name of a tree, for messages.
 pub const TREE_WANTED: &str = "a name of letters, digits, `-`, `_` and `.`, such as \"projects\"";
 
-/// What people should write for where an export is found.
+/// The expected format of the path of an export, for messages.
 const PATH_WANTED: &str =
     "an absolute path of names of 1 to 255 bytes, without `.`, `..` and NUL, such as \"/export\"";
 
 const RANGES: &str =
     "an address range such as \"192.0.2.0/24\", \"192.0.2.7\" or \"*\", or a list of them";
 
-/// The configuration in a file, or everything that is wrong with it.
+/// The configuration in a file, or all problems in it.
 pub(super) fn parse(text: &str) -> Result<Configuration, Vec<Problem>> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let problems = Problems::default();
@@ -79,7 +79,7 @@ fn configuration(top: Section<'_>) -> Configuration {
         ("time", time as fn(&Section<'_>, &mut Configuration)),
         ("limits", limits),
         ("store", store),
-        // After the exports, of which it names one.
+        // After the exports, because it names one of them.
         ("replication", replication::read),
         ("pool", pool::read),
         ("names", names::read),
@@ -156,7 +156,7 @@ fn export(section: Section<'_>) -> ExportConfiguration {
     export
 }
 
-/// Whether a tree can have this name. It is that of a directory, so it must stay inside the one for trees.
+/// Whether a tree can have this name. The name is also that of a directory, so it must not lead out of the directory for trees.
 #[must_use]
 pub fn is_tree_name(name: &str) -> bool {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
@@ -175,7 +175,7 @@ fn rules(section: Section<'_>) -> Vec<AccessRule> {
         ("all", Squash::All),
     ];
     let squash = section.choice("squash", &squashes);
-    // The last number is that of nobody: it stands for no user in system calls, and no file can be given to it.
+    // The largest number is reserved: it means no user in system calls, and no file can belong to it.
     let id = 0..=u64::from(u32::MAX) - 1;
     let anonymous_user = section.integer("anonymous_user", id.clone());
     let anonymous_group = section.integer("anonymous_group", id);
@@ -207,8 +207,8 @@ fn time(section: &Section<'_>, all: &mut Configuration) {
         |key, range: RangeInclusive<u64>| section.integer(key, range).map(Duration::from_secs);
     let lease = seconds("lease_seconds", 1..=3600);
     all.limits.lease = lease.unwrap_or(all.limits.lease);
-    // Clients find out about a restart when they renew their leases, so a shorter grace period
-    // would shut out some that did nothing wrong (RFC 8881, section 8.4.2.1).
+    // Clients notice a restart when they renew their leases. So a shorter grace period would exclude some correct
+    // clients (RFC 8881, section 8.4.2.1).
     let grace = seconds("grace_seconds", 0..=3600);
     all.limits.grace = grace.unwrap_or(all.limits.lease);
     let place = section.place();

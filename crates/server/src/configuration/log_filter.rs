@@ -1,26 +1,26 @@
-//! Which messages are worth a line in the log.
+//! The filter that decides which messages are logged.
 //!
 //! What must never enter: the writing of logs.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A level, or a list of levels of which some are for one module only: `info,store=debug`.
+/// A level, or a list of levels, some of them for one module only: `info,store=debug`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter(String);
 
-/// Why a text is no such filter.
+/// Why a text is not such a filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` does not say what to log; write {wanted}", wanted = LogFilter::WANTED)]
 pub struct LogFilterError(String);
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
-/// What the Raft library says is of use to nobody who did not ask for it.
+/// The messages of the Raft library are useful only if they are explicitly requested.
 const QUIET: &str = "openraft";
 
 impl LogFilter {
-    /// What people should write.
+    /// The expected format, for messages.
     pub(super) const WANTED: &'static str = "\"error\", \"warn\", \"info\", \"debug\" or \"trace\", or levels by module such as \"info,store=debug\"";
 
     /// The filter as it was written.
@@ -29,9 +29,9 @@ impl LogFilter {
         &self.0
     }
 
-    /// The filter with what goes without saying: the library that views are agreed through is silent, unless the
-    /// filter names it. It reports every message to a peer that is away, as an error; that a peer is away is
-    /// said by others, once.
+    /// The filter with the implicit part: the Raft library, which agrees on views, is silent unless the filter names
+    /// it. The library reports every message to an unreachable peer as an error. Other modules report an unreachable
+    /// peer, once.
     #[must_use]
     pub fn complete(&self) -> String {
         let mut directives = self.0.split(',');

@@ -1,5 +1,5 @@
-//! What a server is told about itself, before anything runs: defaults, the configuration file, the
-//! command line, in rising order of precedence.
+//! The configuration of a server before anything runs: defaults, the configuration file, the command line, in rising
+//! order of precedence.
 //!
 //! What must never enter: effects. A configuration is a value; nothing is opened or made here.
 
@@ -40,15 +40,15 @@ pub use reload::ReloadAnswer;
 pub use replication::ReplicationConfiguration;
 pub use section::parse_size;
 
-/// The user and group that squashed callers become unless configured, `nobody` on most systems.
+/// The default user and group for squashed callers, `nobody` on most systems.
 const NOBODY: u32 = 65534;
-/// No configuration file is longer.
+/// The maximum size of a configuration file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The tree that is exported unless an export names another.
 pub const DEFAULT_TREE: &str = "default";
 /// Where the default tree is exported.
 const DEFAULT_EXPORT: &str = "/export";
-/// Where a data directory is unless somebody says otherwise.
+/// The default path of a data directory.
 pub(crate) const DEFAULT_DATA: &str = "/var/lib/meridian";
 const METRICS_PORT: u16 = 9649;
 const PAGE_PORT: u16 = 9650;
@@ -62,23 +62,23 @@ pub struct Configuration {
     pub listen: Vec<ListenAddress>,
     /// What to serve. Not empty, and no two overlap.
     pub exports: Vec<ExportConfiguration>,
-    /// The domain in whose root the exports are seen too, and junctions.
+    /// The domain whose root also shows the exports, and junctions.
     pub domain: Option<::names::Domain>,
     /// When changes of the name space are answered.
     pub commit: CommitMode,
-    /// Bounds on what clients can make the service remember, and its time limits.
+    /// Bounds on the state that clients can create in the service, and its timeouts.
     pub limits: Limits,
-    /// Bounds on what connections can make the server hold.
+    /// Bounds on the resources that connections can take.
     pub transport: TransportLimits,
     /// Bounds of each tree's store.
     pub store: StoreConfiguration,
     /// How the replicated tree is kept equal everywhere.
     pub replication: ReplicationConfiguration,
-    /// How the first metadata server of a pool deals with its data servers.
+    /// How the first metadata server of a pool manages its data servers.
     pub pool: PoolConfiguration,
-    /// Where to answer Prometheus.
+    /// The address for Prometheus.
     pub metrics: Offer,
-    /// Where browsers find the status page.
+    /// The address of the status page.
     pub page: PageConfiguration,
     /// What to log, and how.
     pub log: LogConfiguration,
@@ -91,19 +91,19 @@ pub struct ExportConfiguration {
     pub path: PseudoPath,
     /// Its name in the data directory.
     pub tree: String,
-    /// Who may do what; the first rule that fits decides.
+    /// The access rules; the first matching one decides.
     pub rules: Vec<AccessRule>,
 }
 
 /// Bounds on connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportLimits {
-    /// Connections at a time. One without a session is closed for each that comes beyond.
+    /// The maximum number of connections. For each further one, a connection without a session is closed.
     pub connections: usize,
-    /// Requests of one connection that are executed or whose replies wait to be sent. Reading pauses
-    /// at the limit.
+    /// The maximum number of requests of one connection that are executing or whose replies wait to be sent. At the
+    /// limit, reading pauses.
     pub requests_per_connection: usize,
-    /// What requests and replies of all connections may take on their way, in bytes.
+    /// The maximum memory for requests and replies of all connections in transit, in bytes.
     pub buffer_bytes: u64,
 }
 
@@ -114,10 +114,9 @@ pub struct StoreConfiguration {
     pub cache_bytes: u64,
     /// Data files kept open at a time, for each tree.
     pub open_files: usize,
-    /// Free space of the underlying file system, in bytes, that clients cannot fill; `None` leaves it
-    /// to the store.
+    /// Free space of the underlying file system, in bytes, that clients cannot use; with `None` the store decides.
     pub reserve_bytes: Option<u64>,
-    /// Whether contents have checksums, with which every read is compared.
+    /// Whether contents have checksums, which every read verifies.
     pub checksums: bool,
 }
 
@@ -135,18 +134,18 @@ impl Default for StoreConfiguration {
 /// What to log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogConfiguration {
-    /// What is worth a line.
+    /// Which messages are logged.
     pub filter: LogFilter,
-    /// How lines look.
+    /// The format of log lines.
     pub format: LogFormat,
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people.
     Text,
-    /// One JSON object a line, for machines.
+    /// One JSON object per line, for machines.
     Json,
 }
 
@@ -190,7 +189,7 @@ impl Default for ExportConfiguration {
     }
 }
 
-/// Everybody may read and write; the superuser is believed on this machine only.
+/// All clients may read and write; the superuser is trusted only on this machine.
 fn default_rules() -> Vec<AccessRule> {
     let rule = |clients, squash| AccessRule {
         clients,
@@ -207,7 +206,7 @@ fn default_rules() -> Vec<AccessRule> {
     rules
 }
 
-/// What the command line says; it goes before the file.
+/// The command-line options; they take precedence over the file.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// `--data`.
@@ -248,7 +247,7 @@ impl Configuration {
         file::parse(text).map_err(|problems| ConfigurationError::wrong(path.into(), text, problems))
     }
 
-    /// Lets the command line have its way.
+    /// Applies the command-line options.
     ///
     /// # Errors
     /// [`ConfigurationError::CommandLine`] when it contradicts itself or the file.

@@ -1,6 +1,6 @@
-//! `[names]`: the domain whose root this server shows.
+//! `[names]`: the domain whose root this server exports.
 //!
-//! What must never enter: whether DNS names this server for it.
+//! What must never enter: whether DNS lists this server for the domain.
 
 use names::Domain;
 

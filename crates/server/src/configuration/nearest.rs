@@ -1,6 +1,6 @@
-//! Which known word somebody probably meant.
+//! Finds the known word that a person probably meant.
 //!
-//! What must never enter: what the words stand for.
+//! What must never enter: the meaning of the words.
 
 /// The known word that is nearest to `word`, unless all are too different to be meant.
 pub(super) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
@@ -14,7 +14,7 @@ pub(super) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
         .map(|(_, known)| known)
 }
 
-/// How many characters have to be inserted, removed or replaced (Levenshtein's distance).
+/// The number of characters to insert, remove or replace (Levenshtein's distance).
 fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();

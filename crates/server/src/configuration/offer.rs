@@ -1,24 +1,24 @@
-//! Where something is offered to people or programs that watch the server, if it is offered at all.
+//! The address of a service for people or programs that watch the server, if it is offered.
 //!
-//! What must never enter: what is offered.
+//! What must never enter: the service itself.
 
 use std::net::{AddrParseError, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
-/// An address of the server at which somebody is answered.
+/// Whether and where a service is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
     /// Nowhere.
     Off,
-    /// There, unless the port is taken: nobody asked for it, so a second server on one machine
-    /// must not fail for it.
+    /// At this address, unless the port is taken. Because this is only a default, a second server on the same machine
+    /// must not fail because of it.
     IfFree(SocketAddr),
-    /// There.
+    /// At this address.
     At(SocketAddr),
 }
 
 impl Offer {
-    /// On this machine only, at a port that nobody asked for.
+    /// The default: on this machine only, at this port.
     pub(super) fn here(port: u16) -> Offer {
         Offer::IfFree(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
     }

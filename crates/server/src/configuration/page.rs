@@ -1,6 +1,6 @@
-//! `[page]`: where browsers find the status page, and who may ask for it.
+//! `[page]`: the address of the status page, and the names under which browsers may request it.
 //!
-//! What must never enter: what the page shows.
+//! What must never enter: the content of the page.
 
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -9,15 +9,15 @@ use super::offer::Offer;
 use super::section::Section;
 use super::{Configuration, PAGE_PORT};
 
-/// Where browsers find the status page. It asks for no password and names files, so it is for this machine unless
-/// an administrator says explicitly that it is not.
+/// The address of the status page. The page asks for no password and shows file names, so only this machine can reach
+/// it, unless an administrator explicitly allows more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PageConfiguration {
-    /// Where it is answered.
+    /// Where it is offered.
     pub listen: Offer,
-    /// Whether that may be an address that other machines reach.
+    /// Whether other machines may reach that address.
     pub allow_remote: bool,
-    /// The names, beside `localhost` and addresses, by which browsers may ask for it, in lower case.
+    /// The names, in addition to `localhost` and addresses, under which browsers may request it, in lower case.
     pub names: Vec<String>,
 }
 
@@ -53,11 +53,11 @@ pub(super) fn read(section: &Section<'_>, all: &mut Configuration) {
     }
 }
 
-/// A name by which browsers ask, in lower case; without a port, which browsers may add.
+/// A name under which browsers may request the page, in lower case, without a port, which browsers may add.
 struct HostName(String);
 
 impl HostName {
-    /// What people should write.
+    /// The expected format, for messages.
     const WANTED: &'static str = "a host name such as \"alpha.example\", or a list of them";
 }
 
@@ -73,7 +73,7 @@ impl FromStr for HostName {
     }
 }
 
-/// Whether only this machine reaches an address.
+/// Whether an address is reachable only from this machine.
 fn is_local(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()
 }

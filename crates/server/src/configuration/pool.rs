@@ -1,6 +1,6 @@
-//! `[pool]`: how the metadata servers of a pool deal with data servers and directories.
+//! `[pool]`: how the metadata servers of a pool manage data servers and directories.
 //!
-//! What must never enter: what the settings do, and the pool's own files.
+//! What must never enter: the effect of the settings, and the pool's own files.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use super::section::Section;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How a pool's metadata servers work. Elsewhere none of it matters.
+/// The behaviour of a pool's metadata servers. On other servers it has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolConfiguration {
-    /// How long handles at data servers are sealed with one key, at the first one.
+    /// On the first metadata server: how long one key seals handles for data servers.
     pub key_life: Duration,
-    /// Whether directories that its clients make live at this server, if it has joined.
+    /// On a joined metadata server: whether new directories of its clients have their home here.
     pub makes_directories: bool,
 }
 
@@ -30,7 +30,7 @@ impl Default for PoolConfiguration {
 }
 
 pub(super) fn read(section: &Section<'_>, all: &mut Configuration) {
-    // Longer than anything takes that is done with one handle, and not for ever.
+    // Longer than any operation with one handle, and limited.
     let life = section.duration("key_life", 10 * SECOND..=Duration::from_hours(30 * 24));
     all.pool.key_life = life.unwrap_or(all.pool.key_life);
     let makes_directories = section.switch("makes_directories").unwrap_or(false);

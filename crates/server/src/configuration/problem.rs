@@ -1,4 +1,4 @@
-//! What is wrong with a configuration file, where, and how to mend it.
+//! The problems in a configuration file: what, where, and how to fix them.
 //!
 //! What must never enter: the keys of the file.
 
@@ -10,15 +10,15 @@ use std::path::PathBuf;
 
 use vfs::{ShownBytes, ShownText};
 
-/// At most this many are told.
+/// The maximum number of reported problems.
 const PROBLEMS_MAX: usize = 20;
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where in the text, in bytes.
+    /// The position in the text, in bytes.
     pub(super) place: Range<usize>,
-    /// What is wrong.
+    /// The problem.
     pub(super) what: String,
     /// What to do about it.
     pub(super) remedy: String,
@@ -31,21 +31,21 @@ pub enum ConfigurationError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// The file says something that cannot be.
+    /// The file contains something invalid.
     Wrong {
         /// The file.
         file: PathBuf,
-        /// Line and column, counted from one, and what is wrong there. Not empty.
+        /// Line and column, counted from one, with the problem there. Not empty.
         problems: Vec<(Place, Problem)>,
     },
-    /// The command line says something that cannot be.
+    /// The command line contains something invalid.
     CommandLine(String),
 }
 
-/// A place in a text, both counted from one.
+/// A position in a text, both numbers counted from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The line.
@@ -55,7 +55,7 @@ pub struct Place {
 }
 
 impl ConfigurationError {
-    /// Problems in the order in which they stand in the file, the same one once for each line, and the first ones of many.
+    /// Problems in the order of the file, each at most once per line, and only the first ones if there are many.
     pub(super) fn wrong(file: PathBuf, text: &str, problems: Vec<Problem>) -> ConfigurationError {
         let placed = |problem: Problem| (place_of(text, problem.place.start), problem);
         let mut problems: Vec<_> = problems.into_iter().map(placed).collect();
@@ -79,7 +79,7 @@ impl ConfigurationError {
 }
 
 impl ConfigurationError {
-    /// Each problem on a line of its own.
+    /// Each problem on its own line.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.to_string().lines().map(str::to_owned).collect()

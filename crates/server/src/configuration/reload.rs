@@ -1,6 +1,6 @@
-//! What of a configuration can change while the server runs, and what of another one is different.
+//! Which settings can change while the server runs, and the differences between two configurations.
 //!
-//! What must never enter: the changing.
+//! What must never enter: making the changes.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,21 +10,21 @@ use serde::{Deserialize, Serialize};
 
 use super::{Configuration, ExportConfiguration};
 
-/// How a configuration that was read again differs from the one in force.
+/// The difference between a configuration that was read again and the one in force.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
-    /// The access rules of exports that have others now.
+    /// The changed access rules of exports.
     pub(crate) rules: Vec<(PseudoPath, Vec<AccessRule>)>,
-    /// What else is different, as people find it in the file; it counts from the next start on.
+    /// Other differences, named as in the file; they take effect at the next start.
     pub(crate) later: Vec<String>,
 }
 
-/// What came of reading the configuration again.
+/// The result of reading the configuration again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReloadAnswer {
-    /// Exports whose access rules are others now, by path.
+    /// Exports with changed access rules, by path.
     pub rules_changed: Vec<String>,
-    /// What is different in the file and counts from the next start on.
+    /// Differences that take effect at the next start.
     pub next_start: Vec<String>,
 }
 
@@ -72,12 +72,12 @@ impl Difference {
     }
 }
 
-/// What [time] says, which stands among the limits.
+/// The values of `[time]`, which are part of the limits.
 fn times(configuration: &Configuration) -> (Duration, Duration) {
     (configuration.limits.lease, configuration.limits.grace)
 }
 
-/// Whether any limit differs that is no time.
+/// Whether any limit other than a time differs.
 fn limits_differ(running: &Configuration, read: &Configuration) -> bool {
     let mut limits = read.limits.clone();
     (limits.lease, limits.grace) = times(running);

@@ -1,6 +1,6 @@
-//! `[replication]`: how the replicated tree of a set is kept equal at all its replicas.
+//! `[replication]`: how the replicas of a set keep the replicated tree equal.
 //!
-//! What must never enter: what the settings do, and the set's own files.
+//! What must never enter: the effect of the settings, and the set's own files.
 
 use std::time::Duration;
 
@@ -16,15 +16,14 @@ const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// How one replica of a set behaves. Without a set in the data directory none of it matters.
+/// The behaviour of one replica of a set. It has no effect without a set in the data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicationConfiguration {
-    /// The name of the tree that the set keeps; all others are this server's alone.
+    /// The name of the tree that the set keeps; all other trees belong to this server only.
     pub tree: String,
-    /// Where the other replicas are listened for; `None` stands for all addresses, at the port that the others
-    /// were told of.
+    /// Where to listen for the other replicas. `None` means all addresses, at the port that the others were given.
     pub listen: Option<PeerListenAddress>,
-    /// What the replica is told. What nobody writes down is as it recommends.
+    /// The settings of the replica. Missing ones have its default values.
     pub replica: replica::Settings,
 }
 
@@ -130,7 +129,7 @@ fn times(section: &Section<'_>, own: &mut replica::Settings) {
     }
 }
 
-/// What a set does about members that are away.
+/// How a set handles members that are away.
 fn losses(section: &Section<'_>, own: &mut replica::Settings) {
     let lease = section.duration("site_lease", 500 * MILLISECOND..=600 * SECOND);
     own.site_lease = lease.unwrap_or(own.site_lease);
@@ -153,7 +152,7 @@ fn losses(section: &Section<'_>, own: &mut replica::Settings) {
     own.return_bytes_per_second = section.size("return_rate", 64 << 10..=1 << 40);
 }
 
-/// What keeps the copies equal and lets them fill together.
+/// How the copies are kept equal and handle full disks.
 fn disks(section: &Section<'_>, own: &mut replica::Settings) {
     own.space_reserve = section.size("space_reserve", 0..=1 << 50);
     let interval = section.duration("scrub_interval", Duration::ZERO..=365 * DAY);
@@ -162,7 +161,7 @@ fn disks(section: &Section<'_>, own: &mut replica::Settings) {
     own.scrub_rate = rate.unwrap_or(own.scrub_rate);
 }
 
-/// Three fifths of the lease unless it is written down.
+/// Three fifths of the lease, unless it is configured.
 fn suspicion(section: &Section<'_>, lease: Duration) -> Duration {
     let range = 100 * MILLISECOND..=600 * SECOND;
     let Some(suspicion) = section.duration("suspicion", range) else {

@@ -1,6 +1,6 @@
-//! Reads a table of a TOML file key by key, so that every complaint knows its place in the text.
+//! Reads a table of a TOML file key by key, so that every problem has its position in the text.
 //!
-//! What must never enter: which keys there are.
+//! What must never enter: which keys exist.
 
 use std::cell::RefCell;
 use std::ops::{Range, RangeInclusive};
@@ -14,12 +14,12 @@ use super::duration::{self, format_duration, parse_duration};
 use super::nearest::nearest;
 use super::problem::Problem;
 
-/// All that was found wrong so far.
+/// All problems found so far.
 #[derive(Debug, Default)]
 pub(super) struct Problems(RefCell<Vec<Problem>>);
 
 impl Problems {
-    /// Notes a problem.
+    /// Records a problem.
     pub(super) fn add(
         &self,
         place: Range<usize>,
@@ -39,9 +39,9 @@ impl Problems {
     }
 }
 
-/// A table of the file, with the keys asked for so far.
+/// A table of the file, with the keys that were read so far.
 pub(super) struct Section<'t> {
-    /// How people call the table: `[limits]`, or empty for the top of the file.
+    /// The name of the table for people: `[limits]`, or empty for the top of the file.
     name: String,
     place: Range<usize>,
     table: &'t DeTable<'t>,
@@ -70,17 +70,17 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// Where the table stands.
+    /// The position of the table.
     pub(super) fn place(&self) -> Range<usize> {
         self.place.clone()
     }
 
-    /// Whether the key is there, whatever it says.
+    /// Whether the key exists, with any value.
     pub(super) fn has(&self, key: &str) -> bool {
         self.table.get(key).is_some()
     }
 
-    /// Where the value of a key stands, or the table if it is not there.
+    /// The position of the value of a key, or of the table if the key is missing.
     pub(super) fn place_of(&self, key: &str) -> Range<usize> {
         let value = self.table.get(key);
         value.map_or_else(|| self.place(), Spanned::span)
@@ -98,7 +98,7 @@ impl<'t> Section<'t> {
             .add(value.span(), what, format!("write {wanted}"));
     }
 
-    /// A text, with its place.
+    /// A text, with its position.
     pub(super) fn text(&self, key: &'static str, wanted: &str) -> Option<(&'t str, Range<usize>)> {
         let value = self.value(key)?;
         let text = value.get_ref().as_str();
@@ -108,7 +108,7 @@ impl<'t> Section<'t> {
         text.map(|text| (text, value.span()))
     }
 
-    /// A text that something can be made of.
+    /// A text, parsed into a value.
     pub(super) fn parsed<T: FromStr>(&self, key: &'static str, wanted: &str) -> Option<T> {
         let (text, place) = self.text(key, wanted)?;
         let parsed = text.parse().ok();
@@ -140,7 +140,7 @@ impl<'t> Section<'t> {
         chosen.map(|(_, meaning)| *meaning)
     }
 
-    /// One text or several, each made into something.
+    /// One text or several, each parsed into a value.
     pub(super) fn list<T: FromStr>(&self, key: &'static str, wanted: &str) -> Option<Vec<T>> {
         let value = self.value(key)?;
         let items: Vec<&Spanned<DeValue<'_>>> = match value.get_ref() {
@@ -234,7 +234,7 @@ impl<'t> Section<'t> {
         switch
     }
 
-    /// Complains of a number with a unit that there is not, as it would not be known which value was meant.
+    /// Reports a number with an unknown unit, because its value would be ambiguous.
     fn complains_of_unit(
         &self,
         value: &Spanned<DeValue<'_>>,
@@ -277,7 +277,7 @@ impl<'t> Section<'t> {
         inside
     }
 
-    /// A table of its own, such as `[limits]`.
+    /// A nested table, such as `[limits]`.
     pub(super) fn table(&self, key: &'static str) -> Option<Section<'t>> {
         let value = self.value(key)?;
         let name = match self.name.trim_matches(['[', ']']) {
@@ -297,7 +297,7 @@ impl<'t> Section<'t> {
         }
     }
 
-    /// Repeated tables, such as `[[export]]`. `path` is the name with those of the tables around it.
+    /// Repeated tables, such as `[[export]]`. `path` is the full name, including the enclosing tables.
     pub(super) fn tables(&self, key: &'static str, path: &str) -> Vec<Section<'t>> {
         let Some(value) = self.value(key) else {
             return Vec::new();
@@ -323,7 +323,7 @@ impl<'t> Section<'t> {
         tables.collect()
     }
 
-    /// Notes a problem with a key or with the whole table.
+    /// Records a problem with a key or with the whole table.
     pub(super) fn complain(
         &self,
         place: Range<usize>,
@@ -333,7 +333,7 @@ impl<'t> Section<'t> {
         self.problems.add(place, what, remedy);
     }
 
-    /// Complains about every key that nobody asked for.
+    /// Reports every key that was not read.
     pub(super) fn finish(self) {
         let known = self.known.into_inner();
         for key in self.table.keys() {
@@ -370,7 +370,7 @@ fn integer_of(value: &DeValue<'_>) -> Option<u64> {
     u64::from_str_radix(number.as_str(), number.radix()).ok()
 }
 
-/// Whether somebody who wrote `unit` may have meant the `known` one: `MB`, `M` and `mib` mean `MiB`, `sec` means `s`.
+/// Whether a person who wrote `unit` may have meant the `known` one: `MB`, `M` and `mib` mean `MiB`, `sec` means `s`.
 fn meant_by(unit: &str, known: &str) -> bool {
     let (unit, plain) = (unit.to_lowercase(), known.to_lowercase());
     let decimal = plain.replace("ib", "b");
@@ -391,7 +391,7 @@ fn meant_by(unit: &str, known: &str) -> bool {
 
 const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
 
-/// A number of bytes, such as `4096`, `64 KiB` or `1 MiB`; `None` when it is none.
+/// A number of bytes, such as `4096`, `64 KiB` or `1 MiB`; `None` if it is invalid.
 #[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {
     let (number, shift) = UNITS

@@ -1,6 +1,6 @@
-//! The claim of one process to a data directory, which keeps all others out.
+//! The claim of one process on a data directory, which keeps all other processes out.
 //!
-//! What must never enter: what is in the directory, beyond whose it is.
+//! What must never enter: the content of the directory, except for its owner.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -16,7 +16,7 @@ use super::{
 };
 
 const LOCK: &str = "lock";
-/// What a data directory may hold before it has an identity; `lost+found` comes with a file system.
+/// The entries that a data directory may have before it has an identity; `lost+found` belongs to the file system.
 const KNOWN: [&str; 15] = [
     LOCK,
     IDENTITY,
@@ -35,16 +35,16 @@ const KNOWN: [&str; 15] = [
     "lost+found",
 ];
 
-/// A directory that this process, and no other, works on.
+/// A directory on which only this process works.
 #[derive(Debug)]
 pub(crate) struct Claim {
     path: PathBuf,
-    /// Locked; the lock goes when the process ends, however it ends. A directory that is only looked at may have none.
+    /// Locked. The lock ends with the process, however that ends. A directory that is only read may have none.
     _lock: Option<File>,
 }
 
 impl Claim {
-    /// Claims a directory, and makes it first if there is none.
+    /// Claims a directory, and creates it first if it does not exist.
     ///
     /// # Errors
     /// [`DataDirectoryError`], each with what to do next.
@@ -57,13 +57,13 @@ impl Claim {
         Claim::take(path)
     }
 
-    /// Claims a directory that must be there.
+    /// Claims an existing directory.
     pub(super) fn existing(path: &Path) -> Result<Claim, DataDirectoryError> {
         expect_directory(path)?;
         Claim::take(path)
     }
 
-    /// Keeps others out of a directory that must be there, without writing anything in it.
+    /// Keeps other processes out of an existing directory without writing anything in it.
     pub(super) fn unchanged(path: &Path) -> Result<Claim, DataDirectoryError> {
         expect_directory(path)?;
         refuse_foreign(path)?;
@@ -72,7 +72,7 @@ impl Claim {
                 hold(path, &mut file, File::try_lock_shared)?;
                 Some(file)
             }
-            // A server makes the file before it does anything else.
+            // A server creates this file before anything else.
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(DataDirectoryError::io("read", &path.join(LOCK))(error)),
         };
@@ -96,7 +96,7 @@ impl Claim {
     }
 }
 
-/// Refuses a directory that somebody else fills.
+/// Refuses a directory that another program fills.
 fn refuse_foreign(path: &Path) -> Result<(), DataDirectoryError> {
     if super::exists(&path.join(IDENTITY))? {
         return Ok(());
@@ -110,8 +110,8 @@ fn refuse_foreign(path: &Path) -> Result<(), DataDirectoryError> {
     Ok(())
 }
 
-/// Refuses the superuser a directory of another user, whose server could not change what the superuser writes. A directory that is
-/// not there belongs to nobody.
+/// Refuses to let the superuser write to a directory of another user, because the server of that user could not change
+/// the new files. A directory that does not exist has no owner.
 pub(crate) fn refuse_another_users(path: &Path) -> Result<(), DataDirectoryError> {
     let Ok(owner) = fs::metadata(path).map(|found| found.uid()) else {
         return Ok(());
@@ -125,7 +125,7 @@ pub(crate) fn refuse_another_users(path: &Path) -> Result<(), DataDirectoryError
     }
 }
 
-/// Whether the machine's own list of users has a user of this name.
+/// Whether the machine's user list contains this name.
 pub(crate) fn has_user(name: &str) -> bool {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     users
@@ -133,7 +133,7 @@ pub(crate) fn has_user(name: &str) -> bool {
         .any(|line| line.split(':').next() == Some(name))
 }
 
-/// What the machine's own list of users calls a user.
+/// The name of a user in the machine's user list.
 pub(crate) fn user_name(user: u32) -> String {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let named = users.lines().find_map(|line| {
@@ -144,8 +144,8 @@ pub(crate) fn user_name(user: u32) -> String {
     named.unwrap_or_else(|| format!("#{user}"))
 }
 
-/// Whether a process has claimed a directory. It is not disturbed by the question, as a starting server would be by an attempt
-/// to claim the directory too.
+/// Whether a process has claimed a directory. The question does not disturb a starting server, as an attempt to claim
+/// the directory would.
 pub(crate) fn is_claimed(directory: &Path) -> bool {
     let Ok(lock) = fs::metadata(directory.join(LOCK)) else {
         return false;
@@ -162,7 +162,7 @@ pub(crate) fn is_claimed(directory: &Path) -> bool {
     })
 }
 
-/// Locks the directory against other processes and leaves a note of who has it.
+/// Locks the directory against other processes and writes down which process has it.
 fn lock(directory: &Path) -> Result<File, DataDirectoryError> {
     let path = directory.join(LOCK);
     let mut options = OpenOptions::new();
@@ -180,13 +180,13 @@ fn lock(directory: &Path) -> Result<File, DataDirectoryError> {
     let noted = file.set_len(0).and_then(|()| file.rewind());
     let noted = noted.and_then(|()| file.write_all(note.as_bytes()));
     if let Err(error) = noted {
-        // The lock is what counts, and a full disk has space for it.
+        // Only the lock matters, and it also works on a full disk.
         tracing::debug!(%error, "no note says who has the data directory");
     }
     Ok(file)
 }
 
-/// Locks the file, or says who has it.
+/// Locks the file, or says which process has it.
 fn hold(
     directory: &Path,
     file: &mut File,
@@ -195,7 +195,7 @@ fn hold(
     match try_lock(file) {
         Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => {
-            // Who only looks leaves no note.
+            // A process that only reads writes nothing.
             let holder = match file.try_lock_shared() {
                 Ok(()) => Some("a check".to_owned()),
                 Err(_) => noted_holder(file),
@@ -268,7 +268,7 @@ mod tests {
         assert!(matches!(error, DataDirectoryError::Missing(_)), "{error}");
     }
 
-    /// Root made an invitation in the directory of the service's user, whose server could not read its own files any more.
+    /// The superuser created an invitation in the directory of the service's user. Then the server could not read its own files any more.
     #[test]
     fn root_leaves_nothing_in_a_directory_of_another_user() {
         if !rustix::process::geteuid().is_root() {

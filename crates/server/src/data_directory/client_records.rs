@@ -1,7 +1,7 @@
-//! Which clients hold state, on stable storage: one small file for each, so that they may reclaim
-//! what they held after a restart (RFC 8881, section 8.4.2.1).
+//! Which clients hold state, on stable storage: one small file for each client, so that it may reclaim its state after
+//! a restart (RFC 8881, section 8.4.2.1).
 //!
-//! What must never enter: what the clients hold. Only who they are is kept.
+//! What must never enter: the state of the clients. Only their identity is stored.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ const OWNER_ALONE: u32 = 1;
 /// The longest owner string (RFC 8881, section 3.2, `NFS4_OPAQUE_LIMIT`).
 const OWNER_BYTES_MAX: usize = 1024;
 
-/// Makes a little space on a full disk. Says whether there was any to be had.
+/// Frees a little space on a full disk. Returns whether that was possible.
 pub(crate) type MakeSpace = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// The client records in one directory.
@@ -31,21 +31,21 @@ pub struct StoredClientRecords {
     records: Arc<RecordDirectory>,
 }
 
-/// The directory, and what is known to be stable in it. The lock keeps changes to one record in order.
+/// The directory, and its known stable content. The lock keeps changes to one record in order.
 struct RecordDirectory {
     directory: PathBuf,
-    /// Without a record a client can have nothing open, not even to read.
+    /// Without a record a client cannot have any open file, not even for reading.
     make_space: MakeSpace,
     stable: Mutex<BTreeMap<String, ClientRecord>>,
 }
 
 impl StoredClientRecords {
-    /// Reads the records of earlier starts. Files that cannot be believed are left where they are, with
-    /// a warning: their clients lose their state, which beats giving it to the wrong ones. `make_space` is asked, again and again,
-    /// when a record does not fit on the disk.
+    /// Reads the records of earlier starts. Invalid files stay where they are, with a warning: their clients lose their
+    /// state, which is better than giving it to the wrong ones. `make_space` is called, repeatedly, when a record does
+    /// not fit on the disk.
     ///
     /// # Errors
-    /// When the directory itself cannot be made or read.
+    /// When the directory itself cannot be created or read.
     pub(super) fn load(
         directory: PathBuf,
         make_space: MakeSpace,
@@ -86,7 +86,7 @@ impl StoredClientRecords {
         self.records.lock().values().cloned().collect()
     }
 
-    /// Runs a change where it may wait for the disk.
+    /// Runs a change on a thread that may wait for the disk.
     async fn change(
         &self,
         change: impl FnOnce(&RecordDirectory) -> Result<(), SealedFileError> + Send + 'static,
@@ -141,13 +141,13 @@ impl RecordDirectory {
     }
 }
 
-/// The name of an owner's file. Owners choose their strings, so the name must not let one take
-/// another's place: half of a BLAKE3 hash.
+/// The file name for an owner: half of a BLAKE3 hash. Owners choose their strings, so one owner must not be able to
+/// take the file of another.
 fn name_of(owner: &[u8]) -> String {
     blake3::hash(owner).to_hex()[..32].to_owned()
 }
 
-/// A record's content: verifier (8), network as IPv6 address (16), whether a user follows (1) and which (4), owner.
+/// The content of a record: verifier (8), network as IPv6 address (16), whether a user follows (1) and which (4), owner.
 fn encode(record: &ClientRecord) -> (Kind, Vec<u8>) {
     let Some(known) = record.known_by else {
         let earlier = Kind {
@@ -168,7 +168,7 @@ fn encode(record: &ClientRecord) -> (Kind, Vec<u8>) {
     (KIND, content)
 }
 
-/// Reads the content of a format. `None` for what is none.
+/// Decodes the content of a format. `None` if it is invalid.
 fn decode(format: u32, content: &[u8]) -> Option<ClientRecord> {
     let (known_by, owner) = match format {
         OWNER_ALONE => (None, content),
@@ -185,22 +185,22 @@ fn decode(format: u32, content: &[u8]) -> Option<ClientRecord> {
             (Some(known_by), owner)
         }
     };
-    // It may be empty: the protocol forbids no client to be called nothing.
+    // It may be empty: the protocol allows an empty client owner.
     (owner.len() <= OWNER_BYTES_MAX).then(|| ClientRecord {
         owner: owner.into(),
         known_by,
     })
 }
 
-/// What [`crate::decode_as_anything`] says, of client records.
+/// [`crate::decode_as_anything`] for client records.
 pub(super) fn decode_as_anything(content: &[u8]) {
     let _ = decode(KIND.format, content);
 }
 
-/// The name of a record's file, and what is in it.
+/// The name of a record's file, and its content.
 type Record = (String, ClientRecord);
 
-/// The record in a file; none in what a crash left unfinished, which is removed.
+/// The record in a file. `None` for a file that a crash left unfinished, which is removed.
 pub(super) fn read_record(path: &Path) -> Result<Option<Record>, SealedFileError> {
     if sealed_file::is_unfinished(path) {
         sealed_file::remove(path)?;
@@ -269,7 +269,7 @@ mod tests {
         }
         assert_eq!(records.all(), [record("alpha")]);
         assert_eq!(load(&directory).all(), [record("alpha")]);
-        // Its machine was started anew.
+        // Its machine was restarted.
         let mut anew = record("alpha");
         anew.known_by.as_mut().unwrap().verifier = [9; 8];
         records.add(anew.clone()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Looks for small files of a data directory that cannot be believed, and sets them aside.
+//! Finds small files of a data directory that are damaged, and sets them aside.
 //!
 //! What must never enter: the inside of trees.
 
@@ -12,20 +12,20 @@ use super::{
     SealedFileError, TREES, client_records, incarnation, is_filled, made_trees, tree_path,
 };
 
-/// What to do about a tree of which nothing is there.
+/// What to do about a tree that is missing completely.
 const LOST_TREE: &str =
     "mount the disk that holds it, or restore a backup; `--repair --accept-loss` gives it up";
 
-/// Something that is not as it should be, outside of the trees.
+/// A problem outside the trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Defect {
     /// What is wrong.
     pub(crate) what: String,
-    /// What was done about it; `None` when nothing was.
+    /// What was done about it; `None` if nothing.
     pub(crate) repair: Option<&'static str>,
 }
 
-/// A data directory that is being checked. No server can start on it meanwhile.
+/// A data directory during a check. No server can start on it.
 #[derive(Debug)]
 pub(crate) struct Examination {
     claim: Claim,
@@ -45,10 +45,10 @@ impl Examination {
         Ok(Examination { claim, repairs })
     }
 
-    /// Looks at everything but the trees.
+    /// Checks everything except the trees.
     ///
     /// # Errors
-    /// When something cannot be read or, in a repair, written.
+    /// When something cannot be read or, in a repair, cannot be written.
     pub(crate) fn defects(&self) -> Result<Vec<Defect>, DataDirectoryError> {
         let mut defects = Vec::new();
         let identity = self.path(IDENTITY);
@@ -104,14 +104,14 @@ impl Examination {
         Ok(defects)
     }
 
-    /// Trees that have been made here and are not here any more. `give_up`: nobody is to miss them from now on.
+    /// Trees that were created here and do not exist any more. With `give_up` they are not reported from now on.
     ///
     /// # Errors
-    /// When the note of them, or the directory, cannot be read or, to give them up, written.
+    /// When their list or the directory cannot be read or, with `give_up`, cannot be written.
     pub(crate) fn lost_trees(&self, give_up: bool) -> Result<Vec<Defect>, DataDirectoryError> {
         let note = self.path(MADE);
         let made = match made_trees::read(&note) {
-            // That it cannot be believed is a finding of its own.
+            // A damaged list is reported as a separate defect.
             Err(SealedFileError::Damaged { .. }) => return Ok(Vec::new()),
             made => made?,
         };
@@ -138,15 +138,15 @@ impl Examination {
         Ok(defects)
     }
 
-    /// Which replica of which set, or server of which pool, the directory says that it is.
+    /// The replica of a set, or the server of a pool, that the directory belongs to.
     ///
     /// # Errors
-    /// When that cannot be read.
+    /// When this cannot be read.
     pub(crate) fn member(&self) -> Result<Option<MemberOf>, SealedFileError> {
         MemberOf::read(&self.path(MEMBER))
     }
 
-    /// The trees, each with its name, in order, and what a data server keeps.
+    /// The trees, each with its name, in order, and the contents of a data server.
     ///
     /// # Errors
     /// When their directory cannot be read.
@@ -166,8 +166,8 @@ impl Examination {
         self.claim.path().join(name)
     }
 
-    /// What to say of a file that cannot be believed, after setting it aside in a repair. Files
-    /// that cannot be read at all, or only by a newer program, end the check.
+    /// The defect for a damaged file, which a repair sets aside. If a file cannot be read at all, or only by a newer
+    /// program, the check ends.
     fn treat(
         &self,
         error: SealedFileError,
@@ -201,7 +201,7 @@ impl Examination {
     }
 }
 
-/// What is in a directory, in order.
+/// The entries of a directory, in order.
 fn listing(directory: &Path) -> Result<Vec<PathBuf>, DataDirectoryError> {
     let wrong = || DataDirectoryError::io("read", directory);
     let entries = fs::read_dir(directory).map_err(wrong())?;
@@ -252,7 +252,7 @@ mod tests {
         DataDirectory::open_or_create(directory.path()).unwrap();
     }
 
-    /// The start ended with advice about the disk, and the check with one to choose another directory.
+    /// The start failed with advice about the disk, and the check with advice to choose another directory.
     #[test]
     fn what_lies_in_the_place_of_the_client_records_is_set_aside() {
         let directory = tempfile::tempdir().unwrap();

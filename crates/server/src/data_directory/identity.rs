@@ -1,4 +1,4 @@
-//! Who this server is, for as long as its data directory lives.
+//! The identity of this server. It lasts as long as its data directory.
 //!
 //! What must never enter: anything that changes at a restart.
 
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::sealed_file::{self, Kind, SealedFileError};
 
-/// Sixteen random bytes that nobody else has.
+/// Sixteen random bytes, unique.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct UniqueId([u8; 16]);
 
@@ -42,9 +42,9 @@ impl fmt::Debug for UniqueId {
 /// The names under which a server presents itself to NFS clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaIdentity {
-    /// This replica, and no other.
+    /// This replica only.
     pub replica: UniqueId,
-    /// The set of one that a server is as long as it belongs to no other.
+    /// The identity that a server has as a set of one, while it belongs to no other set.
     pub set: UniqueId,
 }
 

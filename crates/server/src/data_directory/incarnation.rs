@@ -1,8 +1,8 @@
-//! A number that differs at every start of the server, so that clients notice the restart and nothing
-//! handed out earlier is mistaken for something new.
+//! A number that differs at every start of the server, so that clients notice the restart and old identifiers are not
+//! mistaken for new ones.
 //!
-//! The number grows by at least one at each start and is never below the clock (seconds since 1970).
-//! The file alone is enough when the clock jumps back, the clock alone when the file is lost.
+//! The number grows by at least one at each start and is never below the clock (seconds since 1970). The file is enough
+//! if the clock jumps back. The clock is enough if the file is lost.
 
 use std::path::Path;
 
@@ -42,7 +42,7 @@ pub(super) fn last(path: &Path) -> Result<u32, SealedFileError> {
     })
 }
 
-/// Starts again at 1 after the largest number, since 0 stands for no incarnation.
+/// Starts again at 1 after the largest number, because 0 means no incarnation.
 fn after(last: Option<u32>, clock: u32) -> u32 {
     match last {
         Some(last) => last.checked_add(1).map_or(1, |next| next.max(clock)),

@@ -1,4 +1,4 @@
-//! Which trees have been made in a data directory, so that one that is lost is told from one that is not there yet.
+//! The list of trees that were created in a data directory, to distinguish a lost tree from one that does not exist yet.
 //!
 //! What must never enter: the inside of trees.
 
@@ -13,7 +13,7 @@ const KIND: Kind = Kind {
     format: 1,
 };
 
-/// The names; none before the first was noted.
+/// The names; none before the first was recorded.
 pub(super) fn read(path: &Path) -> Result<BTreeSet<String>, SealedFileError> {
     let content = match sealed_file::read(path, KIND) {
         Err(error) if error.is_missing() => return Ok(BTreeSet::new()),
@@ -28,7 +28,7 @@ pub(super) fn read(path: &Path) -> Result<BTreeSet<String>, SealedFileError> {
     })
 }
 
-/// The same, where a note that cannot be believed is none: what it said is not needed to serve what is there.
+/// The same, but a damaged list counts as empty: it is not needed to serve the existing trees.
 pub(super) fn read_leniently(path: &Path) -> Result<BTreeSet<String>, SealedFileError> {
     match read(path) {
         Err(error @ SealedFileError::Damaged { .. }) => {

@@ -1,6 +1,6 @@
-//! Which replica of which set the directory is the copy of, once it has its tree: what is half restored says so itself.
+//! The replica of a set whose copy the directory contains, once it has its tree. This detects a partly restored directory.
 //!
-//! What must never enter: what else the set's files say.
+//! What must never enter: the other content of the set's files.
 
 use std::path::Path;
 
@@ -19,12 +19,12 @@ const KIND: Kind = Kind {
 pub(crate) struct MemberOf {
     /// The set.
     pub(crate) set: SetId,
-    /// The place.
+    /// The slot.
     pub(crate) slot: ReplicaSlot,
 }
 
 impl MemberOf {
-    /// What the file says; `None` when there is none.
+    /// The content of the file; `None` if it does not exist.
     pub(super) fn read(path: &Path) -> Result<Option<MemberOf>, SealedFileError> {
         let content = match sealed_file::read(path, KIND) {
             Err(error) if error.is_missing() => return Ok(None),

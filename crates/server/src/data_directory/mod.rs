@@ -1,8 +1,8 @@
-//! The directory that holds everything a server keeps: who it is, its clients, its trees.
+//! The directory with everything that a server stores: its identity, its clients, its trees.
 //!
 //! ```text
 //! lock           held while a process works on the directory; names that process
-//! identity       who the server is
+//! identity       the identity of the server
 //! incarnation    the number of its last start
 //! clients/       which clients hold state
 //! trees/NAME/    one store for each tree
@@ -44,7 +44,7 @@ pub(crate) use place::expect_directory;
 pub use sealed_file::SealedFileError;
 pub(crate) use sealed_file::{Kind as SealedKind, read as read_sealed, write as write_sealed};
 
-/// What [`crate::decode_as_anything`] says, of the files of a data directory.
+/// [`crate::decode_as_anything`] for the files of a data directory.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     sealed_file::decode_as_anything(bytes);
     client_records::decode_as_anything(bytes);
@@ -55,69 +55,69 @@ pub(crate) fn decode_as_anything(bytes: &[u8]) {
 /// Why a data directory cannot be used. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirectoryError {
-    /// Another process works on it.
+    /// Another process uses it.
     #[error(
         "the data directory {path} is in use by {holder}; stop that first (`systemctl stop meridian`, or SIGTERM), or choose another directory with --data"
     )]
     InUse {
         /// The directory.
         path: PathBuf,
-        /// Who has it, as far as it says.
+        /// The process that has it, by its own record.
         holder: String,
     },
-    /// There is nothing.
+    /// It does not exist.
     #[error("there is no data directory {0}; check the path, or mount the disk that holds it")]
     Missing(PathBuf),
-    /// Something else is in it.
+    /// It contains something else.
     #[error(
         "{0} is not empty and is no data directory of Meridian; choose an empty or a new directory with --data"
     )]
     Foreign(PathBuf),
-    /// It is no directory.
+    /// It is not a directory.
     #[error("{0} is not a directory; choose another path with --data")]
     NotADirectory(PathBuf),
-    /// There is none, and none can be made.
+    /// It does not exist and cannot be created.
     #[error("cannot make the data directory {path}: {why}; {remedy}")]
     NotMade {
-        /// Where it was to be.
+        /// The intended path.
         path: PathBuf,
-        /// What speaks against that place.
+        /// The problem with that place.
         why: String,
         /// What to do.
         remedy: String,
     },
-    /// The superuser would leave files in it that its own user cannot write.
+    /// The superuser would create files in it that its own user cannot write.
     #[error(
         "{path} belongs to the user {user}, and what root writes there the server of {user} could not change any more; run this as that user, `sudo -u {user} meridian …`, or let root own the directory if root is to run the server"
     )]
     OfAnotherUser {
         /// The directory.
         path: PathBuf,
-        /// Whose it is: a name, or a number where there is none.
+        /// Its owner: a name, or a number if there is no name.
         user: String,
     },
-    /// The process may not do there what it must.
+    /// The process lacks a necessary permission.
     #[error(
         "cannot {action} {path}: {source}; let the user that runs Meridian own it (`chown -R`), or choose another directory with --data"
     )]
     Permission {
-        /// What was tried, as a verb.
+        /// The attempted action, as a verb.
         action: &'static str,
-        /// On what.
+        /// The path.
         path: PathBuf,
-        /// Why it failed.
+        /// The error.
         source: io::Error,
     },
-    /// The file system takes no changes.
+    /// The file system is read-only.
     #[error(
         "cannot {action} {path}: {source}; {remedy}", remedy = place::to_write_there()
     )]
     ReadOnly {
-        /// What was tried, as a verb.
+        /// The attempted action, as a verb.
         action: &'static str,
-        /// On what.
+        /// The path.
         path: PathBuf,
-        /// Why it failed.
+        /// The error.
         source: io::Error,
     },
     /// The disk or the operating system refused.
@@ -125,19 +125,19 @@ pub enum DataDirectoryError {
         "cannot {action} {path}: {source}; {remedy}", remedy = remedy(source)
     )]
     Io {
-        /// What was tried, as a verb.
+        /// The attempted action, as a verb.
         action: &'static str,
-        /// On what.
+        /// The path.
         path: PathBuf,
-        /// Why it failed.
+        /// The error.
         source: io::Error,
     },
-    /// The file that says who the server is cannot be believed.
+    /// The file with the server's identity is damaged.
     #[error(
         "{0}; restore the file from a backup, or run `meridian check --repair`: it makes a new identity, and clients lose their locks once"
     )]
     Identity(SealedFileError),
-    /// The file that says whose copy the tree is cannot be believed.
+    /// The file that names the owner of the tree's copy is damaged.
     #[error(
         "{0}; if the rest of the data directory is whole and belongs together, remove this file, and it is made anew"
     )]
@@ -150,7 +150,7 @@ pub enum DataDirectoryError {
     Random(getrandom::Error),
 }
 
-/// What to do when the operating system opens no more files.
+/// What to do when the operating system cannot open more files.
 pub(crate) const LACKS_DESCRIPTORS: &str =
     "raise the limit of open files (`LimitNOFILE` in the unit, `ulimit -n`), and try again";
 
@@ -216,7 +216,7 @@ const POOL: &str = "pool";
 const SHELF: &str = "shelf";
 const CONTROL_SOCKET: &str = "control.sock";
 const DAMAGED: &str = "damaged";
-/// A data directory that this process, and no other, works on.
+/// A data directory on which only this process works.
 #[derive(Debug)]
 pub struct DataDirectory {
     claim: Claim,
@@ -224,7 +224,7 @@ pub struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Takes the directory for a server, and makes it first if there is none.
+    /// Claims the directory for a server, and creates it first if it does not exist.
     ///
     /// # Errors
     /// [`DataDirectoryError`], each with what to do next.
@@ -238,7 +238,7 @@ impl DataDirectory {
         Ok(DataDirectory { claim, identity })
     }
 
-    /// Takes a directory that is there.
+    /// Claims an existing directory.
     ///
     /// # Errors
     /// [`DataDirectoryError`], each with what to do next.
@@ -248,42 +248,42 @@ impl DataDirectory {
         Ok(DataDirectory { claim, identity })
     }
 
-    /// Which replica's copy the tree is that the set keeps; nothing before it was made.
+    /// The replica whose copy the set's tree here is; `None` before the tree was created.
     ///
     /// # Errors
-    /// When the file cannot be read or believed.
+    /// When the file is unreadable or damaged.
     pub(crate) fn member(&self) -> Result<Option<MemberOf>, DataDirectoryError> {
         member_of(self.path())
     }
 
-    /// Notes, stably, that the tree of the set has been made.
+    /// Records durably that the tree of the set has been created.
     ///
     /// # Errors
-    /// When it cannot be put on stable storage.
+    /// When it cannot be written to stable storage.
     pub(crate) fn note_member(&self, member: MemberOf) -> Result<(), DataDirectoryError> {
         Ok(member.write(&self.path().join(MEMBER))?)
     }
 
-    /// What is made here from now on is another replica's copy, or nobody's.
+    /// Trees that are created from now on belong to another replica, or to none.
     ///
     /// # Errors
-    /// When it cannot be put on stable storage.
+    /// When it cannot be written to stable storage.
     pub(crate) fn forget_member(&self) -> Result<(), DataDirectoryError> {
         Ok(sealed_file::remove(&self.path().join(MEMBER))?)
     }
 
-    /// Whether a tree has been made here, whatever has become of it.
+    /// Whether a tree was ever created here, even if it does not exist any more.
     ///
     /// # Errors
-    /// When the note of that cannot be read.
+    /// When the list of trees cannot be read.
     pub(crate) fn has_made(&self, tree: &str) -> Result<bool, DataDirectoryError> {
         Ok(made_trees::read_leniently(&self.path().join(MADE))?.contains(tree))
     }
 
-    /// Notes, stably, that a tree has been made here.
+    /// Records durably that a tree has been created here.
     ///
     /// # Errors
-    /// When it cannot be put on stable storage.
+    /// When it cannot be written to stable storage.
     pub(crate) fn note_made(&self, tree: &str) -> Result<(), DataDirectoryError> {
         let path = self.path().join(MADE);
         let mut made = made_trees::read_leniently(&path)?;
@@ -293,7 +293,7 @@ impl DataDirectory {
         }
     }
 
-    /// Puts it on stable storage which files lie in the directory.
+    /// Writes the entries of the directory to stable storage.
     ///
     /// # Errors
     /// When that fails.
@@ -301,21 +301,21 @@ impl DataDirectory {
         Ok(sealed_file::sync_directory_of(&self.path().join(MEMBER))?)
     }
 
-    /// Where the records of clients lie.
+    /// The path of the client records.
     pub(crate) fn clients(&self) -> PathBuf {
         self.path().join(CLIENTS)
     }
 
-    /// Who the server is.
+    /// The server's identity.
     #[must_use]
     pub fn identity(&self) -> &ReplicaIdentity {
         &self.identity
     }
 
-    /// Counts this start and returns its number, which differs from those of all earlier ones.
+    /// Counts this start and returns its number, which differs from all earlier ones.
     ///
     /// # Errors
-    /// When the number cannot be put on stable storage.
+    /// When the number cannot be written to stable storage.
     pub fn next_incarnation(&self) -> Result<u32, DataDirectoryError> {
         let since_1970 = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -324,10 +324,10 @@ impl DataDirectory {
         Ok(incarnation::next(&self.path().join(INCARNATION), clock)?)
     }
 
-    /// The records of clients that hold state. When the disk is full, `make_space` is asked for space for another one.
+    /// The records of clients that hold state. When the disk is full, `make_space` is asked to free space for another one.
     ///
     /// # Errors
-    /// When their directory cannot be made or read.
+    /// When their directory cannot be created or read.
     pub(crate) fn client_records(
         &self,
         make_space: MakeSpace,
@@ -335,13 +335,13 @@ impl DataDirectory {
         Ok(StoredClientRecords::load(self.clients(), make_space)?)
     }
 
-    /// Where the tree of that name is, or will be.
+    /// The path of the tree with this name, which may not exist yet.
     #[must_use]
     pub fn tree(&self, name: &str) -> PathBuf {
         tree_path(self.path(), name)
     }
 
-    /// Where the set of replicas is kept that the server belongs to, if it does.
+    /// The path of the files of the server's set, if it belongs to one.
     #[must_use]
     pub fn set(&self) -> PathBuf {
         set_path(self.path())
@@ -354,7 +354,7 @@ impl DataDirectory {
     }
 }
 
-/// Which replica's copy lies in a data directory, also while another process works on it.
+/// The replica whose copy a data directory contains, even while another process uses it.
 pub(crate) fn member_of(data: &Path) -> Result<Option<MemberOf>, DataDirectoryError> {
     MemberOf::read(&data.join(MEMBER)).map_err(|error| match error {
         damaged @ SealedFileError::Damaged { .. } => DataDirectoryError::Member(damaged),
@@ -362,16 +362,16 @@ pub(crate) fn member_of(data: &Path) -> Result<Option<MemberOf>, DataDirectoryEr
     })
 }
 
-/// Whether anything has this name.
+/// Whether a file with this name exists.
 fn exists(path: &Path) -> Result<bool, DataDirectoryError> {
     path.try_exists()
         .map_err(DataDirectoryError::io("look at", path))
 }
 
-/// Whether a directory of a data directory holds anything; there may be none.
+/// Whether a directory of a data directory has any entries; it may not exist.
 ///
 /// # Errors
-/// When that cannot be looked at, which says nothing of what is there.
+/// When this cannot be determined, which says nothing about the content.
 pub(crate) fn is_filled(directory: &Path) -> Result<bool, DataDirectoryError> {
     match fs::read_dir(directory) {
         Ok(mut entries) => Ok(entries.next().is_some()),
@@ -380,37 +380,37 @@ pub(crate) fn is_filled(directory: &Path) -> Result<bool, DataDirectoryError> {
     }
 }
 
-/// Where a server with that data directory keeps the tree of that name.
+/// The path of the tree with this name in that data directory.
 pub(crate) fn tree_path(data: &Path, name: &str) -> PathBuf {
     data.join(TREES).join(name)
 }
 
-/// Where the set of a server with that data directory is kept.
+/// The path of the set's files in that data directory.
 pub(crate) fn set_path(data: &Path) -> PathBuf {
     data.join(SET)
 }
 
-/// Where the pool of a server with that data directory is kept.
+/// The path of the pool's files in that data directory.
 pub(crate) fn pool_path(data: &Path) -> PathBuf {
     data.join(POOL)
 }
 
-/// Where a data server with that data directory keeps contents.
+/// The path of a data server's contents in that data directory.
 pub(crate) fn shelf_path(data: &Path) -> PathBuf {
     data.join(SHELF)
 }
 
-/// Where the trees of a server with that data directory are.
+/// The path of the trees in that data directory.
 pub(crate) fn trees_path(data: &Path) -> PathBuf {
     data.join(TREES)
 }
 
-/// Where a server with that data directory answers questions.
+/// The path of the control socket in that data directory.
 pub(crate) fn control_socket(data: &Path) -> PathBuf {
     data.join(CONTROL_SOCKET)
 }
 
-/// The identity on disk, or a new one where there is none yet.
+/// The identity on disk, or a new one if there is none yet.
 fn identity_of(directory: &Path) -> Result<ReplicaIdentity, DataDirectoryError> {
     let path = directory.join(IDENTITY);
     match ReplicaIdentity::read(&path) {

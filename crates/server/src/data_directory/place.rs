@@ -1,6 +1,6 @@
-//! The place of a data directory: whether it is there, and why none can be made.
+//! Checks the path of a data directory: whether it exists, and why it cannot be created.
 //!
-//! What must never enter: what is in the directory.
+//! What must never enter: the content of the directory.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -9,7 +9,7 @@ use std::path::Path;
 use super::DataDirectoryError;
 use super::claim::user_name;
 
-/// Refuses a place where no directory is.
+/// Refuses a path that is not a directory.
 pub(crate) fn expect_directory(path: &Path) -> Result<(), DataDirectoryError> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Ok(()),
@@ -22,7 +22,7 @@ pub(crate) fn expect_directory(path: &Path) -> Result<(), DataDirectoryError> {
     }
 }
 
-/// Why a directory cannot be made, with what fits the place: a full disk is one reason of many.
+/// Why a directory cannot be created, with a remedy for this path: a full disk is one of several reasons.
 pub(super) fn not_made(path: &Path, error: io::Error) -> DataDirectoryError {
     let nearest = path.ancestors().find(|place| place.is_dir());
     let nearest = nearest.filter(|place| !place.as_os_str().is_empty());
@@ -80,8 +80,8 @@ pub(super) fn not_made(path: &Path, error: io::Error) -> DataDirectoryError {
     }
 }
 
-/// How a place that is read-only could be written. A unit of systemd may see as read-only what others do not: ours does, for all places but
-/// its own directory.
+/// How to make a read-only path writable. A systemd unit may see a path as read-only that is writable for other
+/// processes: our unit does so for all paths except its own directory.
 pub(super) fn to_write_there() -> &'static str {
     match std::env::var_os("INVOCATION_ID").is_some() {
         true => {
@@ -93,7 +93,7 @@ pub(super) fn to_write_there() -> &'static str {
     }
 }
 
-/// The first part of a path that is there and is no directory.
+/// The first component of a path that exists and is not a directory.
 fn in_the_way(path: &Path) -> std::path::PathBuf {
     let mut parts: Vec<&Path> = path.ancestors().collect();
     parts.reverse();
@@ -102,7 +102,7 @@ fn in_the_way(path: &Path) -> std::path::PathBuf {
     found.unwrap_or(path).to_owned()
 }
 
-/// The part of a path that is a symbolic link and leads nowhere.
+/// The component of a path that is a dangling symbolic link.
 fn dangling(path: &Path) -> Option<&Path> {
     path.ancestors()
         .find(|part| part.is_symlink() && !part.exists())

@@ -1,10 +1,10 @@
-//! Small files that are replaced as a whole and distrusted when read.
+//! Small files that are replaced as a whole and verified when read.
 //!
-//! A sealed file starts with a line that says what it is and in which format, and ends with a
-//! line that carries the BLAKE3 hash of everything before. It is written under another name, put on stable
-//! storage and renamed, so that a crash leaves the old file or the new one.
+//! A sealed file starts with a line with its kind and format, and ends with a line with the BLAKE3 hash of everything
+//! before it. It is written under another name, flushed to stable storage and renamed, so that a crash leaves either
+//! the old file or the new one.
 //!
-//! What must never enter: what the content means.
+//! What must never enter: the meaning of the content.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use plain_file::ReadError;
 
-/// What a file is, and the format its content is written in.
+/// The kind of a file, and the format of its content.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
     /// A word for the first line.
@@ -25,22 +25,22 @@ pub(crate) struct Kind {
 /// Why a sealed file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum SealedFileError {
-    /// The operating system refused something.
+    /// The operating system reported an error.
     #[error("cannot {action} {path}: {source}")]
     Io {
-        /// What was tried, as a verb.
+        /// The attempted action, as a verb.
         action: &'static str,
-        /// On what.
+        /// The path.
         path: PathBuf,
-        /// Why it failed.
+        /// The error.
         source: io::Error,
     },
-    /// The content is not what was written.
+    /// The content differs from what was written.
     #[error("{path} is damaged: {what}")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What gives it away.
+        /// How the damage was detected.
         what: &'static str,
     },
     /// A newer program wrote it.
@@ -71,7 +71,7 @@ impl SealedFileError {
         matches!(self, SealedFileError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
     }
 
-    /// Whether the file is what cannot be read, and not this process what cannot read.
+    /// Whether the file itself is unreadable, and not this process unable to read files.
     pub(super) fn is_about_contents(&self) -> bool {
         match self {
             SealedFileError::Io { source, .. } => plain_file::is_about_contents(source),
@@ -79,7 +79,7 @@ impl SealedFileError {
         }
     }
 
-    /// Whether there was simply no file.
+    /// Whether the file does not exist.
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self, SealedFileError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
@@ -88,12 +88,12 @@ impl SealedFileError {
 const SEAL: &[u8] = b"\nblake3 ";
 /// The seal, 64 hexadecimal digits and a line feed.
 const SEAL_BYTES: usize = SEAL.len() + 64 + 1;
-/// What is added to a file's name while it is being written.
+/// The suffix of a file's name while it is being written.
 const UNFINISHED: &str = ".unfinished";
-/// No sealed file is larger.
+/// The maximum size of a sealed file.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// Puts a file on stable storage, replacing an older one.
+/// Writes a file to stable storage, replacing an older one.
 pub(crate) fn write(path: &Path, kind: Kind, content: &[u8]) -> Result<(), SealedFileError> {
     let unfinished = path.with_added_extension(&UNFINISHED[1..]);
     let put = || {
@@ -109,7 +109,7 @@ pub(crate) fn write(path: &Path, kind: Kind, content: &[u8]) -> Result<(), Seale
         fs::rename(&unfinished, path).map_err(SealedFileError::io("replace", path))
     };
     put().inspect_err(|_| {
-        // On a full disk many may be begun. What cannot be removed is when it is read.
+        // On a full disk many unfinished files may appear. If this removal fails, the next read removes the file.
         let _ = fs::remove_file(&unfinished);
     })?;
     sync_directory_of(path)
@@ -118,7 +118,7 @@ pub(crate) fn write(path: &Path, kind: Kind, content: &[u8]) -> Result<(), Seale
 /// Removes a file, if it is there, so that it stays removed after a crash.
 pub(crate) fn remove(path: &Path) -> Result<(), SealedFileError> {
     match fs::remove_file(path) {
-        // An earlier attempt may have removed it and not seen it through.
+        // An earlier attempt may have removed it without completing the flush.
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(SealedFileError::io("remove", path)(error))
         }
@@ -126,7 +126,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), SealedFileError> {
     }
 }
 
-/// Reads a file and returns its content once all of it has proved true.
+/// Reads a file and returns its content after verifying all of it.
 pub(crate) fn read(path: &Path, kind: Kind) -> Result<Vec<u8>, SealedFileError> {
     read_any(path, kind).map(|(_, content)| content)
 }
@@ -152,14 +152,14 @@ pub(super) fn read_any(path: &Path, kind: Kind) -> Result<(u32, Vec<u8>), Sealed
     })
 }
 
-/// Whether a name is that of a file whose writing was cut short.
+/// Whether a name belongs to a file whose writing was interrupted.
 pub(crate) fn is_unfinished(path: &Path) -> bool {
     path.as_os_str()
         .as_encoded_bytes()
         .ends_with(UNFINISHED.as_bytes())
 }
 
-/// Puts the names in the directory that holds `path` on stable storage.
+/// Flushes the entries of the directory that contains `path` to stable storage.
 pub(crate) fn sync_directory_of(path: &Path) -> Result<(), SealedFileError> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let synced = File::open(directory).and_then(|directory| directory.sync_all());
@@ -182,7 +182,7 @@ enum Flaw {
     Format(u32),
 }
 
-/// What [`crate::decode_as_anything`] says, of sealed files.
+/// [`crate::decode_as_anything`] for sealed files.
 pub(super) fn decode_as_anything(bytes: &[u8]) {
     let kind = Kind {
         name: "member",
@@ -222,7 +222,7 @@ fn unseal(kind: Kind, bytes: &[u8]) -> Result<(u32, Vec<u8>), Flaw> {
     Ok((format, content[1..].to_vec()))
 }
 
-/// Makes a FIFO that nobody writes to.
+/// Makes a FIFO without a writer.
 #[cfg(test)]
 pub(crate) fn make_fifo(path: &Path) {
     let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
@@ -261,7 +261,8 @@ mod tests {
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
-    /// An attempt had removed the file and could not flush the directory. The next one found no file, and took that for done: after a loss
+    /// An attempt had removed the file and could not flush the directory. The next attempt found no file, and considered the removal complete: after a power
+    /// loss the file was there again.
     /// of power the file was there again.
     #[test]
     fn a_removal_is_over_when_the_directory_is_flushed() {

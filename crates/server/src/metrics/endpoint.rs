@@ -1,6 +1,6 @@
 //! A small HTTP server for Prometheus.
 //!
-//! What must never enter: anything that changes the server. Anybody who reaches the port may ask.
+//! What must never enter: anything that changes the server. Anyone who reaches the port may send requests.
 
 use std::future::Future;
 use std::io;
@@ -26,12 +26,12 @@ pub struct EndpointError {
     source: io::Error,
 }
 
-/// Makes the page of metrics at each question.
+/// Creates the page of metrics for each request.
 pub(crate) type Page = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = String> + Send>> + Send + Sync>;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Answers `GET /metrics`, and whether the server is healthy, until `stop` says true. Returns where it listens.
+/// Answers `GET /metrics` and the health page until `stop` becomes true. Returns the address.
 ///
 /// # Errors
 /// [`EndpointError`] when it cannot listen there.
@@ -43,7 +43,7 @@ pub(crate) async fn serve(
 ) -> Result<SocketAddr, EndpointError> {
     let metrics = move || {
         let page = page.clone();
-        // One request a connection, so that idle ones keep no places.
+        // One request per connection, so that idle connections take no places.
         let headers = [
             (header::CONTENT_TYPE, OPEN_METRICS),
             (header::CONNECTION, "close"),

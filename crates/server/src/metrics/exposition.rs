@@ -1,6 +1,6 @@
 //! The metrics in the text format of OpenMetrics, which Prometheus reads.
 //!
-//! What must never enter: counting. Everything is taken from elsewhere at the moment of the question.
+//! What must never enter: counting. All values are read at the moment of the request.
 
 use std::fmt;
 use std::sync::Arc;

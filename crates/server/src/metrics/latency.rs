@@ -1,6 +1,6 @@
-//! How long something takes, as counts of durations by size, without locks.
+//! Counts durations in buckets by length, without locks.
 //!
-//! What must never enter: what it was that took the time.
+//! What must never enter: what the durations belong to.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl Latency {
         self.sum_ns.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
-    /// What all durations come to.
+    /// The sum of all durations.
     pub(super) fn sum(&self) -> Duration {
         Duration::from_nanos(self.sum_ns.load(Ordering::Relaxed))
     }

@@ -1,6 +1,6 @@
-//! What the server counts, and how Prometheus gets to see it.
+//! The server's counters, and the endpoint for Prometheus.
 //!
-//! What must never enter: decisions. Nothing behaves differently for what is counted here.
+//! What must never enter: decisions. No behaviour depends on these counters.
 
 mod endpoint;
 mod exposition;

@@ -1,5 +1,5 @@
-//! Counts of NFS operations by name and outcome. All counters are made in advance, so that counting
-//! neither locks nor allocates.
+//! Counts NFS operations by name and outcome. All counters are created in advance, so that counting neither locks nor
+//! allocates.
 //!
 //! What must never enter: how the counts are shown.
 
@@ -15,17 +15,17 @@ const ERRNO_STATUSES: usize = 128;
 const STATUS_BASE: u32 = 10_000;
 const STATUSES: usize = 2 * ERRNO_STATUSES;
 
-/// What is counted of the requests of all clients.
+/// The counters for the requests of all clients.
 #[derive(Debug)]
 pub(crate) struct OperationCounters {
-    /// By operation number; numbers that are no operation count as [`Opnum::Illegal`].
+    /// By operation number; invalid numbers count as [`Opnum::Illegal`].
     counters: Vec<OperationCounter>,
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
     replays: AtomicU64,
 }
 
-/// What is counted of one operation.
+/// The counters of one operation.
 #[derive(Debug)]
 pub(super) struct OperationCounter {
     pub(super) operation: Opnum,
@@ -69,7 +69,7 @@ impl OperationCounters {
         self.counters.iter().map(OperationCounter::total).sum()
     }
 
-    /// How long operations that read data took, and those that change something, since the start.
+    /// The times of operations that read data, and of those that change something, since the start.
     pub(crate) fn times(&self) -> (TimeTaken, TimeTaken) {
         let (mut reads, mut changes) = (TimeTaken::default(), TimeTaken::default());
         for counter in &self.counters {
@@ -89,12 +89,12 @@ impl OperationCounters {
         (reads, changes)
     }
 
-    /// Bytes of files that went to clients.
+    /// Bytes of files that were sent to clients.
     pub(crate) fn bytes_read(&self) -> u64 {
         self.bytes_read.load(Ordering::Relaxed)
     }
 
-    /// Bytes of files that came from clients.
+    /// Bytes of files that were received from clients.
     pub(crate) fn bytes_written(&self) -> u64 {
         self.bytes_written.load(Ordering::Relaxed)
     }
@@ -105,7 +105,7 @@ impl OperationCounters {
     }
 }
 
-/// Operations, and the time that all of them took.
+/// The number of operations, and their total time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TimeTaken {
     pub(crate) operations: u64,
@@ -149,7 +149,7 @@ impl OperationCounter {
     }
 }
 
-/// Where a status is counted.
+/// The index of the counter for a status.
 fn place_of(status: NfsStat4) -> usize {
     let number = u32::from(status);
     let place = match number.checked_sub(STATUS_BASE) {
@@ -161,7 +161,7 @@ fn place_of(status: NfsStat4) -> usize {
 
 impl Observer for OperationCounters {
     fn operation(&self, operation: Opnum, status: NfsStat4, took: Duration) {
-        // ILLEGAL has a number far away from the others; zero is no operation and stands in for it.
+        // ILLEGAL has a number far away from the others. Index zero is not an operation and is used for it.
         let counter = self
             .counters
             .get(operation as usize)

@@ -1,6 +1,6 @@
 //! The metrics of a pool, as its metadata server knows its data servers.
 //!
-//! What must never enter: counting. Everything is taken from the status.
+//! What must never enter: counting. All values come from the status.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::status::{CopiesStatus, Holding, MovingStatus, PoolServerStatus, Status};
 
-/// A name, what it means, and where it is taken from.
+/// A name, its meaning, and the function that reads it.
 type Metric = (&'static str, &'static str, fn(&Holding) -> u64);
 
-/// Of a data server that is connected; a gauge each, since it begins anew when the data server does.
+/// Metrics of a connected data server. They are gauges, because they start again when the data server does.
 const OF_HOLDINGS: [Metric; 5] = [
     (
         "pool_server_total_bytes",
@@ -42,7 +42,7 @@ const OF_HOLDINGS: [Metric; 5] = [
     ),
 ];
 
-/// Of files that move to other data servers, while any are to.
+/// Metrics of files that move to other data servers, while there are any.
 type OfMoves = (&'static str, &'static str, fn(&MovingStatus) -> Option<u64>);
 
 const OF_MOVES: [OfMoves; 4] = [
@@ -68,7 +68,7 @@ const OF_MOVES: [OfMoves; 4] = [
     ),
 ];
 
-/// Of a metadata server that has joined.
+/// Metrics of a joined metadata server.
 type OfCopies = (&'static str, &'static str, fn(&CopiesStatus) -> u64);
 
 const OF_COPIES: [OfCopies; 4] = [
@@ -94,7 +94,7 @@ const OF_COPIES: [OfCopies; 4] = [
     ),
 ];
 
-/// Writes nothing for a server that belongs to no pool.
+/// Writes nothing for a server without a pool.
 pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let Some(pool) = &status.pool else {
         return Ok(());

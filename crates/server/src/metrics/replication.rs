@@ -1,6 +1,6 @@
 //! The metrics of replicated trees: of each replica, and of each of its peers.
 //!
-//! What must never enter: counting. Everything is taken from the status.
+//! What must never enter: counting. All values come from the status.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::status::{PeerView, RejoinView, ReplicaStatus, ScrubView, Status, ViewStatus};
 
-/// A name, what it means, of which kind it is, and where it is taken from.
+/// A name, its meaning, its type, and the function that reads it.
 type Metric<S> = (&'static str, &'static str, MetricType, fn(&S) -> f64);
 
 const OF_REPLICAS: [Metric<ReplicaStatus>; 17] = [
@@ -338,7 +338,7 @@ fn seconds_left(rejoining: Option<&RejoinView>) -> f64 {
     rejoining.map_or(0.0, left)
 }
 
-/// Writes the metrics of every replicated tree; nothing when there is none.
+/// Writes the metrics of every replicated tree; nothing if there is none.
 pub(super) fn encode(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let trees = status.exports.iter().filter_map(|export| {
         let replication = export.replication.as_ref()?;
@@ -426,7 +426,7 @@ fn encode_members(trees: &Trees<'_>, encoder: &mut DescriptorEncoder<'_>) -> fmt
     Ok(())
 }
 
-/// Alarms that stand, each as 1; nothing for those that do not.
+/// Writes each active alarm as 1, and nothing for the others.
 pub(super) fn encode_alarms(status: &Status, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let help = "1 for each kind of alarm that stands";
     let mut family = encoder.encode_descriptor("alarm", help, None, MetricType::Gauge)?;

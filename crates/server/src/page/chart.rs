@@ -1,16 +1,16 @@
 //! Lines over the last minutes, in the coordinates of an SVG picture.
 //!
-//! What must never enter: what the lines mean, and HTML.
+//! What must never enter: the meaning of the lines, and HTML.
 
 use std::time::Duration;
 
-/// The width of a picture, with this moment at the right.
+/// The width of a picture; the current moment is at the right.
 const WIDTH: f64 = 600.0;
 /// The height, up to the value at the top of the scale.
 const HEIGHT: f64 = 100.0;
 
-/// The corners of a line, as the attribute `points` of a `polyline` has them (SVG 2, section 10.7). The picture is `span` of
-/// time wide, and has `top` at the top.
+/// The points of a line, in the format of the attribute `points` of a `polyline` (SVG 2, section 10.7). The picture
+/// covers the time `span`, and `top` is the value at its top.
 pub(super) fn points(
     values: impl Iterator<Item = (Duration, f64)>,
     span: Duration,
@@ -24,19 +24,19 @@ pub(super) fn points(
     corners.collect::<Vec<_>>().join(" ")
 }
 
-/// What part of a whole something is; none where there is nothing.
+/// The fraction of a whole; 0 if the whole is 0.
 fn part(some: f64, whole: f64) -> f64 {
     if whole > 0.0 { some / whole } else { 0.0 }
 }
 
-/// The value at the top of a scale that begins at nothing and holds all values: 1, 2 or 5 times a power of the base, so
-/// that it and its half are numbers that people read at a glance.
+/// The value at the top of a scale that begins at 0 and includes all values: 1, 2 or 5 times a power of the base, so
+/// that it and its half are easy to read.
 pub(super) fn top(values: impl Iterator<Item = f64>, base: f64) -> f64 {
     let peak = values.fold(0.0, f64::max);
     if peak <= 0.0 || !peak.is_finite() {
         return 1.0;
     }
-    // A base of 1024 has steps of 10 below, as people count KiB.
+    // A base of 1024 is divided in steps of 10, as people count KiB.
     let unit = base.powf(peak.log(base).floor());
     let mut step = unit;
     while step * 10.0 < peak {

@@ -1,6 +1,6 @@
-//! A small HTTP server for browsers: what is answered, to whom, and with which headers.
+//! A small HTTP server for browsers: which requests it answers, and with which headers.
 //!
-//! What must never enter: anything that changes the server, and what the page looks like.
+//! What must never enter: anything that changes the server, and the content of the page.
 
 use std::future::Future;
 use std::io;
@@ -33,23 +33,23 @@ pub struct PageError {
     source: io::Error,
 }
 
-/// Says how everything is, at each question; nothing when the server has stopped.
+/// Returns the current state of everything; `None` when the server has stopped.
 pub(crate) type Source =
     Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Option<Facts>> + Send>> + Send + Sync>;
 
-/// However many look, the server is not asked more often than this.
+/// The server is asked at most once in this time, however many browsers watch.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How long the server may take to say how it is.
+/// The timeout for asking the server for its state.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Who asked under a name that is not known reads this.
+/// The answer to a request under an unknown name.
 const MISDIRECTED: &str = "This page is answered to browsers that ask for it by an address, as localhost, or by a name that `names` in [page] of the server's configuration lists.\n";
 
-/// Headers of every answer. No page of somebody else's can show, read or embed what is answered here.
+/// Headers of every answer. No page of another site can show, read or embed these answers.
 const HEADERS: [(HeaderName, &str); 6] = [
     (header::CACHE_CONTROL, "no-store"),
-    // One request a connection, so that idle browsers keep no places.
+    // One request per connection, so that idle browsers take no places.
     (header::CONNECTION, "close"),
     (header::REFERRER_POLICY, "no-referrer"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -60,29 +60,29 @@ const HEADERS: [(HeaderName, &str); 6] = [
     ),
 ];
 
-/// What the changing part of the page may do by itself: nothing.
+/// What the changing part of the page may load or run: nothing.
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 
-/// The page that is there whatever the metrics say.
+/// The fixed page around the changing part.
 #[derive(Template)]
 #[template(path = "page.html")]
 struct Frame<'p> {
-    /// Style and script of the page carry it; whatever else might get in does not, so browsers ignore it.
+    /// Only style and script with this nonce are accepted by browsers, so that injected ones are ignored.
     nonce: String,
-    /// The changing part: HTML, escaped where it was made.
+    /// The changing part: HTML, escaped where it was created.
     now: &'p str,
 }
 
 struct Page {
     source: Source,
-    /// Under which it may be asked for, beside addresses and `localhost`.
+    /// The names under which it may be requested, in addition to addresses and `localhost`.
     names: Vec<String>,
-    /// What was drawn last, and when.
+    /// The last rendered picture, and its time.
     last: Mutex<Option<(Instant, Arc<str>)>>,
 }
 
-/// Answers browsers that ask for the page by an address, as `localhost` or by one of these names, until `stop` says true.
-/// Returns where it listens.
+/// Answers browsers that request the page by an address, as `localhost` or under one of these names, until `stop`
+/// becomes true. Returns the address.
 ///
 /// # Errors
 /// [`PageError`] when it cannot listen there.
@@ -114,7 +114,7 @@ fn routes(page: Arc<Page>, health: health::Asked) -> Router {
         .with_state(page)
 }
 
-/// Lets nobody in who came under another server's name.
+/// Refuses requests under the name of another server.
 async fn guard(State(page): State<Arc<Page>>, request: Request, next: Next) -> Response {
     if is_expected(request.headers(), &page.names) {
         return next.run(request).await;
@@ -162,7 +162,7 @@ async fn changing(State(page): State<Arc<Page>>) -> Result<Html<String>, Failure
 }
 
 impl Page {
-    /// The changing part, at most a moment old.
+    /// The changing part, at most one second old.
     async fn now(&self) -> Result<Arc<str>, Failure> {
         let mut last = self.last.lock().await;
         if let Some((at, drawn)) = &*last

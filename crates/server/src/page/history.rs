@@ -1,22 +1,22 @@
-//! The last minutes of what the server does and sends, for the charts of the page.
+//! The recent activity and traffic of the server, for the charts of the page.
 //!
-//! What must never enter: more than the last minutes; Prometheus keeps the rest.
+//! What must never enter: older data; Prometheus keeps it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::metrics::TimeTaken;
 
-/// How often counters are looked at.
+/// The interval between samples of the counters.
 pub(crate) const SAMPLED_EVERY: Duration = Duration::from_secs(2);
 
 /// How far back the charts reach.
 pub(super) const SPAN: Duration = Duration::from_secs(600);
 
-/// More samples are not kept, however often they are taken. One more than fit, as rates lie between two.
+/// The maximum number of samples: one more than the intervals, because rates are between two samples.
 const SAMPLES_MAX: usize = (SPAN.as_secs() / SAMPLED_EVERY.as_secs()) as usize + 1;
 
-/// Counters at one moment, all since the start.
+/// Values of counters at one moment, all since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sample {
     /// NFS operations executed.
@@ -31,10 +31,10 @@ pub(crate) struct Sample {
     pub(crate) changes: TimeTaken,
 }
 
-/// What went on between two samples, each by the second.
+/// The activity between two samples, per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rate {
-    /// How long ago the later one was.
+    /// The age of the later sample.
     pub(super) age: Duration,
     /// Operations.
     pub(super) operations: f64,
@@ -42,7 +42,7 @@ pub(crate) struct Rate {
     pub(super) sent_bytes: f64,
     /// Bytes from them.
     pub(super) received_bytes: f64,
-    /// How long an operation took that reads data, on average, in seconds; nothing where there was none.
+    /// The average time of an operation that reads data, in seconds; 0 if there was none.
     pub(super) read_seconds: f64,
     /// The same for operations that change something.
     pub(super) change_seconds: f64,
@@ -53,7 +53,7 @@ pub(crate) struct Rate {
 pub(crate) struct History(VecDeque<(Instant, Sample)>);
 
 impl History {
-    /// Adds what the counters say now.
+    /// Adds the current values of the counters.
     pub(crate) fn add(&mut self, now: Instant, sample: Sample) {
         while self.0.len() >= SAMPLES_MAX {
             self.0.pop_front();
@@ -61,7 +61,7 @@ impl History {
         self.0.push_back((now, sample));
     }
 
-    /// The rates between the samples that are no older than the charts reach, oldest first.
+    /// The rates between samples within the span of the charts, oldest first.
     pub(crate) fn rates(&self, now: Instant) -> Vec<Rate> {
         let later = self.0.iter().skip(1);
         let rates = self.0.iter().zip(later).filter_map(|(one, other)| {
@@ -78,7 +78,7 @@ fn between(
     now: Instant,
 ) -> Option<Rate> {
     let seconds = ended.saturating_duration_since(began).as_secs_f64();
-    // A peer that leaves the set takes its counters along, and none becomes smaller otherwise.
+    // When a peer leaves the set, its counters disappear. Otherwise no counter decreases.
     let rate = |before: u64, after: u64| after.saturating_sub(before) as f64 / seconds;
     (seconds > 0.0).then(|| Rate {
         age: now.saturating_duration_since(ended),

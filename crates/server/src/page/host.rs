@@ -1,17 +1,17 @@
-//! Whether a browser that asks means this server.
+//! Whether a browser's request is meant for this server.
 //!
-//! A page of somebody else's can send a browser here under a name of its own, by letting that name stand for this
-//! machine's address ("DNS rebinding"), and then read the answers as its own. The name is in the `Host` header, so a
-//! request is only answered when that is an address, `localhost` (RFC 6761, section 6.3: it stands for nothing else),
-//! or a name that the configuration knows.
+//! A page of another site can send a browser here under its own name, by making that name resolve to this machine's
+//! address ("DNS rebinding"), and then read the answers as its own. The name is in the `Host` header. So a request is
+//! answered only if the header contains an address, `localhost` (RFC 6761, section 6.3: it always means this machine),
+//! or a configured name.
 //!
-//! What must never enter: names that would have to be looked up.
+//! What must never enter: names that need a lookup.
 
 use std::net::IpAddr;
 
 use axum::http::uri::Authority;
 
-/// Whether this value of a `Host` header is one under which the page is answered. `names` are in lower case.
+/// Whether the page is answered for this value of a `Host` header. `names` are in lower case.
 pub(super) fn is_expected(host: &str, names: &[String]) -> bool {
     let Ok(authority) = host.parse::<Authority>() else {
         return false;

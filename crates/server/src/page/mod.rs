@@ -1,11 +1,11 @@
-//! The status page: how the server and its set are, in a browser, with a little history.
+//! The status page: the state of the server and its set in a browser, with a short history.
 //!
-//! The page is drawn here, as HTML, each time it is asked for: its script only fetches the changing part anew and puts
-//! it in place of the old one, so there is one rendering, escaped in one place, and the page works without a script
-//! as well. Everything in it is what `meridian status` and `meridian frozen` say.
+//! The server renders the page as HTML for each request. The page's script only fetches the changing part again and
+//! replaces the old one. So there is one rendering, escaped in one place, and the page also works without a script. It
+//! shows the same information as `meridian status` and `meridian frozen`.
 //!
-//! What must never enter: anything that changes the server, anything that the page would have to fetch from elsewhere,
-//! and the making of metrics, except for the last minutes of two of them.
+//! What must never enter: anything that changes the server, anything that the page would load from elsewhere, and the
+//! making of metrics, except for the recent history of two of them.
 
 mod chart;
 mod endpoint;

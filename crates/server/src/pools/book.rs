@@ -1,7 +1,7 @@
-//! The book of a pool at its metadata server: over which groups of data servers files are striped, and over which of them new ones are; and
-//! what has to be known of joined metadata servers after a restart.
+//! The book of a pool at its metadata server: the groups of data servers over which files are striped, the group for
+//! new files, and what must be known about joined metadata servers after a restart.
 //!
-//! A group that files may lie on never changes and never goes. What must never enter: which data servers answer.
+//! A group that files may use never changes and is never removed. What must never enter: which data servers answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +16,7 @@ const KIND: SealedKind = SealedKind {
     format: 1,
 };
 
-/// At most this many groups are in a book, each a line; the file has to stay below the bound of sealed
+/// The maximum number of groups in a book, with one line each; the file must stay within the maximum size of sealed
 /// files.
 const GROUPS_MAX: usize = 400;
 
@@ -24,25 +24,25 @@ const GROUPS_MAX: usize = 400;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Book {
     pub(crate) groups: BTreeMap<DeviceGroupNumber, DeviceGroup>,
-    /// Data servers that are to be emptied, and get no new files.
+    /// Data servers that are being emptied and get no new files.
     pub(crate) draining: BTreeSet<DataServerNumber>,
-    /// Files are spread over the data servers of this group.
+    /// Files are being spread over the data servers of this group.
     pub(crate) spreading: Option<DeviceGroupNumber>,
-    /// Files are moved at most so fast, in bytes a second.
+    /// The maximum rate for moving files, in bytes per second.
     pub(crate) move_rate: u64,
-    /// Data servers that are gone for ever, though files may be striped over them.
+    /// Data servers that are gone for ever, although files may be striped over them.
     pub(crate) forgotten: BTreeSet<DataServerNumber>,
-    /// Servers that are given up, while what follows from that is not done.
+    /// Servers that are given up, while the consequences are not complete.
     pub(crate) forgetting: BTreeSet<ReplicaSlot>,
-    /// Joined metadata servers whose clients' state was given up, and that may not have heard it.
+    /// Joined metadata servers whose clients' state was given up, and that may not know that yet.
     pub(crate) given_up: BTreeSet<ReplicaSlot>,
-    /// Joined metadata servers at which directories live.
+    /// Joined metadata servers that are the home of directories.
     pub(crate) homes: BTreeSet<ReplicaSlot>,
-    /// That of new files; nothing while these lie at the metadata server.
+    /// The group of new files; `None` while the metadata server stores them.
     pub(crate) new_files: Option<DeviceGroupNumber>,
 }
 
-/// Files are moved so fast unless somebody says otherwise, in bytes a second.
+/// The default rate for moving files, in bytes per second.
 const MOVE_RATE: u64 = 64 << 20;
 
 impl Default for Book {
@@ -61,13 +61,13 @@ impl Default for Book {
     }
 }
 
-/// Why what the first metadata server tells is not believed.
+/// Why a book from the first metadata server is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotTold {
-    /// The bytes make no sense.
+    /// It cannot be decoded.
     #[error("what the first metadata server tells of the pool is no book")]
     NoBook,
-    /// Files here may lie on a group of this number, whose data servers are others there.
+    /// Files here may use a group with this number, which has other data servers in the new book.
     #[error(
         "the first metadata server does not know the data servers of group {}, on which files here may lie: put `pool/groups` there back from a newer copy",
         .0.0
@@ -76,10 +76,10 @@ pub(crate) enum NotTold {
 }
 
 impl Book {
-    /// What the file says; an empty book where there is none.
+    /// The content of the file; an empty book if there is none.
     ///
     /// # Errors
-    /// When it cannot be read or believed.
+    /// When it is unreadable or damaged.
     pub(crate) fn read(path: &Path) -> Result<Book, SealedFileError> {
         let content = match read_sealed(path, KIND) {
             Err(error) if error.is_missing() => return Ok(Book::default()),
@@ -92,7 +92,7 @@ impl Book {
         })
     }
 
-    /// Puts it on stable storage.
+    /// Writes it to stable storage.
     ///
     /// # Errors
     /// When that fails.
@@ -114,8 +114,8 @@ impl Book {
         with.map(|(number, _)| *number).collect()
     }
 
-    /// The groups from which files are to be moved to other data servers: those with one that is to be emptied, and while files are
-    /// spread, those that lack one over which they are. Nothing of what was given up can be moved.
+    /// The groups whose files are to be moved to other data servers: those with a data server that is being emptied,
+    /// and, during a spread, those that lack one of its data servers. Files on a forgotten data server cannot be moved.
     pub(crate) fn groups_to_leave(&self) -> BTreeSet<DeviceGroupNumber> {
         let over = self
             .spreading
@@ -133,7 +133,7 @@ impl Book {
         left.map(|(number, _)| *number).collect()
     }
 
-    /// Where files go that are moved.
+    /// The group to which files are moved.
     pub(crate) fn move_to(&self) -> Option<DeviceGroupNumber> {
         let goes = |server: &DataServerNumber| {
             self.draining.contains(server) || self.forgotten.contains(server)
@@ -145,8 +145,8 @@ impl Book {
         }
     }
 
-    /// The same book with new files striped over these data servers: a group that is there already, or a new one. Nothing when the
-    /// book has space for no more.
+    /// The same book with new files striped over these data servers: an existing group, or a new one. `None` when the
+    /// book is full.
     pub(crate) fn with_new_files_over(&self, servers: &BTreeSet<DataServerNumber>) -> Option<Book> {
         let mut book = self.clone();
         book.new_files = None;
@@ -171,7 +171,7 @@ impl Book {
         Some(book)
     }
 
-    /// What of it concerns homes that have joined, as they are told.
+    /// The part of the book that joined homes get.
     pub(crate) fn told(&self) -> String {
         let told = Book {
             forgetting: BTreeSet::new(),
@@ -182,10 +182,10 @@ impl Book {
         told.to_text()
     }
 
-    /// The same book with what the first metadata server has told.
+    /// The same book with the part that the first metadata server sent.
     ///
     /// # Errors
-    /// Why that is not believed: files may lie on each group that is known here, and such a group never goes and never changes.
+    /// Why it is refused: files may use each known group, and such a group is never removed or changed.
     pub(crate) fn with_told(&self, told: &str) -> Result<Book, NotTold> {
         let told = Book::parse(told).ok_or(NotTold::NoBook)?;
         let mut known = self.groups.iter();
@@ -345,7 +345,7 @@ mod tests {
         book.spreading = Some(DeviceGroupNumber(2));
         book.move_rate = 5;
         assert_eq!(Book::parse(&book.to_text()).as_ref(), Some(&book));
-        // What a home knows by itself stays as it is.
+        // The home's own part of the book does not change.
         let own = Book {
             given_up: BTreeSet::from([ReplicaSlot(1)]),
             ..Book::default()
@@ -355,7 +355,7 @@ mod tests {
         assert_eq!((told.draining, told.homes.len()), (book.draining, 0));
     }
 
-    /// The first metadata server's book was put back from an older copy, and a group made anew under a number that files lie on.
+    /// The first metadata server's book was restored from an older copy, and a new group got a number that files use.
     #[test]
     fn a_home_does_not_believe_a_book_that_has_other_groups() {
         let with = |book: &Book, members: &[u16]| {
@@ -416,7 +416,7 @@ mod tests {
         book.spreading = Some(DeviceGroupNumber(2));
         assert_eq!(book.groups_to_leave(), groups(&[1, 3, 4]));
         assert_eq!(book.move_to(), Some(DeviceGroupNumber(2)));
-        // What was lost cannot be moved, and nothing goes where something is to go away.
+        // Lost data cannot be moved, and no file is moved to a server that is being emptied.
         book.forgotten = servers(&[5]);
         book.draining = servers(&[4]);
         book = book.with_new_files_over(&servers(&[2, 3])).unwrap();

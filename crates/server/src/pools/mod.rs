@@ -1,8 +1,8 @@
-//! What a data directory says of the pool its server belongs to, and what people do with that: begin a pool, invite,
-//! join, list and remove its servers.
+//! The pool of a server in its data directory, and the operations of people on it: begin a pool, invite, join, list and
+//! remove its servers.
 //!
-//! The pool's files lie in `pool/` of the data directory; they are kept by the same code as those of a set (`peer::set`). The server
-//! that begins a pool is its first metadata server and keeps the pool's authority; later ones are data servers or further metadata servers.
+//! The pool's files are in `pool/` of the data directory. The same code as for a set (`peer::set`) maintains them. The server that begins a pool is its first
+//! metadata server and keeps the pool's authority. Later ones are data servers or further metadata servers.
 //!
 //! What must never enter: connections to the servers of the pool.
 
@@ -28,19 +28,19 @@ pub(crate) use book::Book;
 pub use place::PoolPlaceError;
 pub(crate) use place::{PoolPlace, PoolRole};
 
-/// What [`crate::decode_as_anything`] says, of what a server of a pool is told, and of the book of device groups.
+/// [`crate::decode_as_anything`] for the text for servers of a pool, and for the book of device groups.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     let _ = words::decode(bytes);
     let _ = std::str::from_utf8(bytes).map(Book::parse);
 }
 
-/// Why something with a pool was not done. Each message says what to do next.
+/// Why an operation on a pool failed. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
     /// The data directory cannot be used.
     #[error(transparent)]
     DataDirectory(#[from] DataDirectoryError),
-    /// What the pool's files say cannot be used here.
+    /// The pool's files cannot be used here.
     #[error(transparent)]
     Place(#[from] PoolPlaceError),
     /// The directory belongs to a pool already.
@@ -53,28 +53,28 @@ pub enum PoolError {
         "{0} belongs to no pool; begin one with `meridian pool create`, or enter one with `meridian pool join`"
     )]
     NoPool(PathBuf),
-    /// The command is for the first metadata server.
+    /// The command works only on the first metadata server.
     #[error(
         "this server has joined the pool; run this on the pool's first metadata server, which the others call at {0}"
     )]
     NotTheMetadataServer(String),
-    /// The authority's key is not there.
+    /// The authority's key is missing.
     #[error(
         "the key of the pool's authority, `pool/authority.key`, is missing; put the `pool` directory back from a backup"
     )]
     KeyLost,
-    /// Tokens are handed out and not used.
+    /// There are too many unused tokens.
     #[error("too many tokens are outstanding; look at `meridian pool token list` and revoke some")]
     TooManyTokens,
-    /// There is no token for this number that may still be used.
+    /// There is no valid token for this number.
     #[error(
         "no token for server {0} is outstanding; `meridian pool token list` shows those that are"
     )]
     NoSuchToken(u16),
-    /// A server was named that there is not.
+    /// There is no such server.
     #[error("there is no server {0} in this pool; `meridian pool members` lists them")]
     NoSuchDataServer(u16),
-    /// The command is for data servers.
+    /// The command works only for data servers.
     #[error("server {0} is a metadata server; `meridian pool members` lists the data servers")]
     NoDataServer(u16),
     /// The first metadata server cannot be removed.
@@ -92,35 +92,35 @@ pub enum PoolError {
         "the server of {0} is a member of a set, and its pool has data servers only: add a member to the set instead (`meridian set invite`)"
     )]
     OneMetadataServer(PathBuf),
-    /// Members of the set are listened for where data servers are to call.
+    /// This port is already used for the members of the set.
     #[error(
         "this server listens at port {0} for the members of its set; give data servers another one, such as --address HOST:{1}"
     )]
     PortOfSet(u16, u16),
-    /// The joining server has something already.
+    /// The joining server already has data.
     #[error(
         "{path} holds {what} already, and a server that joins a pool begins empty; choose an empty or a new directory with --data"
     )]
     NotEmpty {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
-        /// What there is.
+        /// What it is.
         what: &'static str,
     },
-    /// Another server of the pool is called there.
+    /// Another server of the pool has this address.
     #[error(
         "server {1} of the pool is reached at {0}, and two cannot be; give another address, or remove server {1} first, if it is gone"
     )]
     AddressTaken(String, u16),
-    /// An address leads nowhere.
+    /// An address cannot be resolved.
     #[error(transparent)]
     Address(SetCommandError),
-    /// The pool's files, the token, or the pool itself refuse.
+    /// The pool's files, the token, or the pool itself refuse the operation.
     #[error(transparent)]
     Other(SetError),
 }
 
-/// What a set says in its own words is said in those of a pool.
+/// Translates errors of a set into those of a pool.
 fn in_pool(directory: &SetDirectory) -> impl Fn(SetError) -> PoolError {
     let data = directory.path().parent().unwrap_or(directory.path());
     let data = data.to_owned();
@@ -147,9 +147,9 @@ fn in_pool(directory: &SetDirectory) -> impl Fn(SetError) -> PoolError {
 pub struct PoolMember {
     /// Its number, which is never used again.
     pub number: u16,
-    /// Where the others call the first metadata server, and where clients reach the others, `host:port`.
+    /// Where the others call the first metadata server, and where clients reach the other servers, `host:port`.
     pub addresses: Vec<String>,
-    /// What people call it; empty for nothing.
+    /// Its name; empty for none.
     pub name: String,
     /// It is a metadata server.
     pub metadata_server: bool,
@@ -160,17 +160,17 @@ pub struct PoolMember {
 /// A pool, as a data directory knows it.
 #[derive(Clone, Debug)]
 pub struct Pool {
-    /// Names it, and is never changed.
+    /// Its identifier, which never changes.
     pub pool: String,
-    /// The number of the server whose data directory it is.
+    /// The number of the server with this data directory.
     pub own: u16,
     /// The tree of the metadata server whose new files are striped.
     pub tree: String,
-    /// How many consecutive bytes of a new file lie on one data server.
+    /// The number of consecutive bytes of a new file on one data server.
     pub stripe_unit: StripeUnit,
-    /// All servers, removed ones included, by number. A data server knows those that there were when it joined.
+    /// All servers, removed ones included, by number. A data server knows those that existed when it joined.
     pub members: Vec<PoolMember>,
-    /// What the pool says of the address under which a server joined, if it is not as it should be.
+    /// The pool's remark about the address under which a server joined, if there is a problem.
     pub remark: Option<String>,
 }
 
@@ -190,7 +190,7 @@ fn is_in_set(data: &Path) -> Result<bool, PoolError> {
     crate::set::belongs_to_one(data).map_err(PoolError::Address)
 }
 
-/// A member of a set listens for two kinds of servers.
+/// The server of a member of a set listens for two kinds of servers, so the ports must differ.
 fn refuse_port_of_set(data: &Path, address: &PeerAddress) -> Result<(), PoolError> {
     if !is_in_set(data)? {
         return Ok(());
@@ -210,13 +210,13 @@ fn port_of(address: &str) -> Option<u16> {
 /// Whether the server of this data directory belongs to a pool.
 ///
 /// # Errors
-/// When that cannot be looked at.
+/// When this cannot be determined.
 pub fn belongs_to_one(data: &Path) -> Result<bool, SetError> {
     files(data).exists()
 }
 
-/// Makes the server of this data directory the first metadata server of a new pool, which data servers call at `address`. No server may run
-/// on the directory meanwhile. New files of this tree are striped over the data servers; those that there are stay where they are.
+/// Makes the server of this data directory the first metadata server of a new pool, which data servers call at `address`. No server may run on the directory
+/// meanwhile. New files of this tree are striped over the data servers; existing files stay where they are.
 ///
 /// # Errors
 /// [`PoolError`], each with what to do next.
@@ -230,7 +230,7 @@ pub fn create(
     let words = words::encode(tree, stripe_unit);
     let begun = files(data).has_begun(&words, &addresses);
     if begun.map_err(in_pool(&files(data)))? {
-        // The same command was interrupted before it said so.
+        // The same command was interrupted before it reported success.
         let _alone = DataDirectory::existing(data)?;
         return members(data);
     }
@@ -243,17 +243,17 @@ pub fn create(
     members(data)
 }
 
-/// What a server is invited as.
+/// The role of an invited server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invited {
     /// It keeps contents of files.
     DataServer,
-    /// It shows clients the names that the first metadata server keeps.
+    /// It serves the name space of the first metadata server to clients.
     MetadataServer,
 }
 
-/// Makes the token by which one server joins, once and within `lifetime`, and is called `name` then, if that is not empty.
-/// The server may run meanwhile.
+/// Makes the token with which one server joins, once and within `lifetime`. The server gets `name`, if that is not
+/// empty. The inviting server may run meanwhile.
 ///
 /// # Errors
 /// [`PoolError`], each with what to do next.
@@ -276,7 +276,7 @@ pub fn invite(
     Ok(token.map_err(in_pool(&directory))?.encode())
 }
 
-/// The tokens that were made, not used, and still work, by number. Their secrets are known to their holders alone.
+/// The unused and valid tokens, by number. Only their holders know their secrets.
 ///
 /// # Errors
 /// [`PoolError`], each with what to do next.
@@ -286,7 +286,7 @@ pub fn tokens(data: &Path) -> Result<Vec<Outstanding>, PoolError> {
     tokens.map_err(in_pool(&directory))
 }
 
-/// Has the token for a server of this number admit nobody any more.
+/// Makes the token for the server with this number invalid.
 ///
 /// # Errors
 /// [`PoolError`], each with what to do next.
@@ -297,8 +297,8 @@ pub fn revoke_token(data: &Path, number: u16) -> Result<(), PoolError> {
     revoked.map_err(in_pool(&directory))
 }
 
-/// Makes the server of an empty data directory one of the pool that invited it, where clients reach it at `address`.
-/// No server may run on the directory meanwhile; the first metadata server has to run.
+/// Makes the server of an empty data directory a member of the pool that invited it. Clients reach it at `address`. No
+/// server may run on the directory meanwhile; the first metadata server must run.
 ///
 /// # Errors
 /// [`PoolError`], each with what to do next.
@@ -310,7 +310,7 @@ pub async fn join(token: &str, data: &Path, address: &ClientAddress) -> Result<P
     let addresses = vec![address.as_str().to_owned()];
     let joined = files(data).has_joined(&token, &addresses.clone().into());
     if joined.map_err(in_pool(&files(data)))? {
-        // The same command was interrupted before it said so.
+        // The same command was interrupted before it reported success.
         let _alone = DataDirectory::existing(data)?;
         return members(data);
     }
@@ -331,7 +331,7 @@ pub async fn join(token: &str, data: &Path, address: &ClientAddress) -> Result<P
     })
 }
 
-/// Refuses a directory that has what a data server keeps.
+/// Refuses a directory with contents of a data server.
 fn refuse_contents(data: &Path) -> Result<(), PoolError> {
     match is_filled(&shelf_path(data))? {
         true => Err(PoolError::NotEmpty {
@@ -352,7 +352,7 @@ fn refuse_trees(data: &Path) -> Result<(), PoolError> {
     }
 }
 
-/// The pool as this data directory knows it.
+/// The pool, as this data directory knows it.
 ///
 /// # Errors
 /// [`PoolError`], each with what to do next.
@@ -382,7 +382,7 @@ pub fn members(data: &Path) -> Result<Pool, PoolError> {
     })
 }
 
-/// Changes where the others call the first metadata server, or where clients reach another one. Says whether that is news.
+/// Changes where the others call the first metadata server, or where clients reach another server. Returns whether this is a change.
 ///
 /// # Errors
 /// [`PoolError`], each with what to do next.
@@ -395,7 +395,7 @@ pub fn set_address(data: &Path, number: u16, address: &PeerAddress) -> Result<bo
     changed.map_err(in_pool(&directory))
 }
 
-/// Has a server be refused from now on, whatever certificate it shows. Whether it still has files is for the caller to know.
+/// Refuses a server from now on, whatever certificate it shows. The caller knows whether it still has files.
 ///
 /// # Errors
 /// [`PoolError`], each with what to do next.

@@ -1,4 +1,4 @@
-//! The place of a running server in its pool, as its data directory proves it.
+//! The place of a running server in its pool, as proven by its data directory.
 //!
 //! What must never enter: changes of the pool.
 
@@ -11,19 +11,19 @@ use vfs::ReplicaSlot;
 
 use super::words;
 
-/// What a server does in its pool.
+/// The role of a server in its pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PoolRole {
-    /// It keeps the pool's authority, and all names of files: the metadata server that was there first.
+    /// It keeps the pool's authority and all names of files: the first metadata server.
     First,
-    /// A metadata server that has joined.
+    /// A joined metadata server.
     MetadataServer,
     /// It keeps contents of files.
     DataServer,
 }
 
 impl PoolRole {
-    /// That of a member.
+    /// The role of a member.
     pub(crate) fn of(member: &Member, keeper: ReplicaSlot) -> PoolRole {
         match member.metadata_server {
             _ if member.slot == keeper.0 => PoolRole::First,
@@ -42,13 +42,13 @@ pub(crate) struct PoolPlace {
     pub(crate) pool: SetId,
     /// The server's number.
     pub(crate) slot: ReplicaSlot,
-    /// Who keeps the authority: the first metadata server.
+    /// The keeper of the authority: the first metadata server.
     pub(crate) keeper: ReplicaSlot,
-    /// What the server does.
+    /// The server's role.
     pub(crate) role: PoolRole,
     /// The tree of the metadata server whose new files are striped.
     pub(crate) tree: String,
-    /// How many consecutive bytes of a new file lie on one data server.
+    /// The number of consecutive bytes of a new file on one data server.
     pub(crate) stripe_unit: StripeUnit,
 }
 
@@ -58,7 +58,7 @@ pub enum PoolPlaceError {
     /// The pool's files.
     #[error(transparent)]
     Files(#[from] SetError),
-    /// What they say of the pool is not understood.
+    /// This program cannot decode the description of the pool.
     #[error(
         "{0} does not describe a pool as this program knows it; start the newer program that wrote it, or restore the file from a backup"
     )]
@@ -66,7 +66,7 @@ pub enum PoolPlaceError {
 }
 
 impl PoolPlace {
-    /// Reads and checks the files of a pool that is there.
+    /// Reads and checks the existing files of a pool.
     ///
     /// # Errors
     /// [`PoolPlaceError`] says what to do next.
@@ -93,7 +93,7 @@ impl PoolPlace {
         })
     }
 
-    /// A server of the pool, as its files say now; nothing when they cannot be read.
+    /// A server of the pool, as its files say now; `None` if they cannot be read.
     pub(crate) fn member(&self, slot: ReplicaSlot) -> Option<Member> {
         let members = self.directory.members().unwrap_or_default();
         members.into_iter().find(|member| member.slot == slot.0)

@@ -1,12 +1,12 @@
-//! What every server of a pool is told when it joins, as lines of text.
+//! The text that every server of a pool gets when it joins, as lines.
 //!
-//! What must never enter: how it travels, and where it is kept.
+//! What must never enter: how it is sent, and where it is stored.
 
 use pool::StripeUnit;
 
 use crate::configuration::is_tree_name;
 
-/// The first line: what this is, and in which format.
+/// The first line: the kind of text and its format.
 const HEADING: &str = "meridian pool 1";
 
 pub(super) fn encode(tree: &str, stripe_unit: StripeUnit) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! What the running server answers to questions of its administrator.
+//! The answers of the running server to questions of its administrator.
 //!
 //! What must never enter: how questions arrive.
 
@@ -16,11 +16,11 @@ use crate::status::{
     Answer, Answering, DurabilityAnswer, DurabilityQuestion, DurabilitySetting, Question,
 };
 
-/// What a witness is not asked for.
+/// The refusal of a witness for questions about contents.
 const NO_CONTENTS: &str = "this server is a witness: it votes, and keeps no contents; ask a server that keeps the tree (`meridian set members` shows who does)";
 
 impl Overview {
-    /// Answers of the socket in the data directory.
+    /// The answers for the socket in the data directory.
     pub(super) fn into_answering(self: Arc<Overview>) -> Answering {
         Arc::new(move |question| {
             let overview = self.clone();
@@ -72,7 +72,7 @@ impl Overview {
         }
     }
 
-    /// Looks up, and changes if asked to, when updates of an object are answered.
+    /// Looks up, and changes on request, when updates of an object are answered.
     async fn durability(&self, question: &DurabilityQuestion) -> Result<DurabilityAnswer, String> {
         let mut replicated = self.trees.iter().filter_map(replicated);
         let Some((tree, replica)) = replicated.next() else {
@@ -105,7 +105,7 @@ impl Overview {
             replica.put_on_record(done).await;
         }
         let (durability, from) = match chosen {
-            // Set where the directory is controlled; the own copy may not have heard of it yet.
+            // The setting was made where the directory is controlled; the own copy may not have it yet.
             Some(durability) => (durability, Some(object.id)),
             None => replica.durability(object.id).await,
         };
@@ -150,7 +150,7 @@ async fn find(file_system: &dyn FileSystem, path: &str) -> Result<Attributes, St
     Ok(object)
 }
 
-/// What a person reads whose path cannot be looked at or changed.
+/// The error text for a path that cannot be looked up or changed.
 fn refusal(path: &str, error: &vfs::Error) -> String {
     use vfs::Error;
     match error {

@@ -1,6 +1,6 @@
-//! Sending the clients of the replicated tree to other servers, and stopping when they have gone.
+//! Moves the clients of the replicated tree to other servers, and stops when they have gone.
 //!
-//! What must never enter: how a question arrives, and how clients are told.
+//! What must never enter: how a question arrives, and how clients are told to move.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -13,10 +13,11 @@ use crate::configuration::NFS_PORT;
 use crate::set::{resolve, silence_at};
 use crate::status::{DrainAnswer, DrainQuestion};
 
-/// How often it is looked whether all clients have gone: each request of any of them may be the last one, and a task for each would be told in vain.
+/// The interval for checking whether all clients have gone. The last request of any client may be the last one, so notifying a task for each would be
+/// wasteful.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Where clients are to go: a host, and the replica that serves them there where somebody says so.
+/// The target for clients: a host, and the replica that serves them there if it is named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Target {
     replica: Option<u16>,
@@ -24,7 +25,7 @@ struct Target {
 }
 
 impl Target {
-    /// Takes `HOST` or `REPLICA=HOST` apart; whether there is such a host is another question.
+    /// Parses `HOST` or `REPLICA=HOST`. Does not check whether the host exists.
     fn parse(text: &str) -> Target {
         let named = text
             .split_once('=')
@@ -41,7 +42,7 @@ impl Target {
         }
     }
 
-    /// The host with the port at which clients call.
+    /// The host with the port that clients use.
     fn address(&self) -> String {
         let host = &self.host;
         match (host.parse::<IpAddr>(), host.rsplit_once(':')) {
@@ -52,12 +53,12 @@ impl Target {
     }
 }
 
-/// Another member of the set, as far as clients that are sent to it are concerned.
+/// Another member of the set, as a possible target for clients.
 #[derive(Clone, Debug)]
 struct Candidate {
     slot: u16,
     addresses: Vec<String>,
-    /// Why clients would not be served there; nothing when they would.
+    /// Why clients would not be served there; `None` if they would be.
     objection: Option<&'static str>,
 }
 
@@ -81,17 +82,17 @@ fn candidates(replica: &Replica) -> Vec<Candidate> {
     candidates.collect()
 }
 
-/// Whether clients find the tree at each of these places.
+/// Checks that clients find the tree at each of these places.
 ///
 /// # Errors
-/// Which one is none, and why, for people.
+/// Which place is invalid, and why, for people.
 async fn check(replica: &Replica, targets: Vec<Target>) -> Result<(), String> {
     let candidates = candidates(replica);
     let looking = move || {
         let mut targets = targets.iter();
         targets.try_for_each(|target| check_target(target, &candidates))
     };
-    // Looking names up waits for other servers.
+    // A name lookup waits for other servers.
     let looked = tokio::task::spawn_blocking(looking).await;
     looked.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
 }
@@ -141,7 +142,7 @@ fn listed(candidates: &[Candidate]) -> String {
 }
 
 impl Overview {
-    /// Begins to send clients away, or says how far it is.
+    /// Begins to move clients to other servers, or reports the progress.
     pub(super) async fn drain(&self, question: &DrainQuestion) -> Result<DrainAnswer, String> {
         let mut trees = self.trees.iter();
         let replicated = trees.find_map(|tree| Some((tree, tree.replica.as_ref()?)));
@@ -185,10 +186,10 @@ impl Overview {
         })
     }
 
-    /// The other members that clients can go on with, nearest first.
+    /// The other members that can serve the clients, nearest first.
     ///
     /// # Errors
-    /// That there are none, and why.
+    /// There are none, with the reason.
     async fn elsewhere(&self, replica: &Replica) -> Result<Vec<Location>, String> {
         let places = self.places(replica).await.into_iter();
         let own = self.names.place;
@@ -217,8 +218,8 @@ impl Overview {
         ))
     }
 
-    /// Returns when all clients have been sent away, or were waited for long enough; never if nobody wants them to
-    /// go. One task waits for it.
+    /// Returns when all clients have been moved, or when the patience has run out. Never returns if no drain was
+    /// requested. One task waits for it.
     pub(super) async fn drained(&self) {
         self.draining.notified().await;
         while !self.service.drained() {
@@ -260,7 +261,7 @@ mod tests {
         }
     }
 
-    /// `drain --to` took whatever it was given, and clients got EIO from then on.
+    /// `drain --to` accepted any target, and clients got EIO from then on.
     #[test]
     fn clients_are_sent_nowhere_but_to_a_member_that_has_the_tree() {
         let served = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,9 +1,8 @@
-//! A server that cannot start, or go on, because the disk is full, or because its limit of open files was lowered, and what it needs
-//! to go on.
+//! A server that cannot start or continue because the disk is full, or because its limit of open files was lowered.
 //!
-//! It must not end: a service manager gives up after a few attempts, and then nobody starts it once there is space again.
+//! It must not exit: a service manager gives up after a few attempts, and then the server would stay down after there is space again.
 //!
-//! What must never enter: what else may be wrong with a disk.
+//! What must never enter: other problems of a disk.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -18,19 +17,19 @@ use crate::configuration::Configuration;
 use crate::data_directory::{Claim, DataDirectory, DataDirectoryError, MakeSpace};
 use crate::status::{Answer, Answering, StatusSocket};
 
-/// With less space than this something may not have fitted.
+/// With less free space than this, a write may have failed for lack of space.
 const LEAST_BYTES: u64 = 32 << 20;
-/// And with fewer files that can be made.
+/// The same for the number of files that can still be created.
 const LEAST_FILES: u64 = 64;
 
-/// What is told of once, with sums later.
+/// The subject of a log message that is written once, and later with a count.
 const FULL: throttle::Subject = ("the disk is full", 0);
 
-/// Between attempts.
+/// The pause between attempts.
 const PAUSE: Duration = Duration::from_secs(5);
 
 impl Server {
-    /// As [`Server::start`]; while the disk under the data directory is full, it says so and tries again.
+    /// Like [`Server::start`], but while the disk of the data directory is full, logs that and tries again.
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
@@ -60,8 +59,8 @@ impl Server {
     }
 }
 
-/// Keeps the data directory for the server, and tells programs that ask what it waits for. Where the disk has not even space for the
-/// socket, they see from the claim that there is a server.
+/// Keeps the data directory for the server, and answers status questions with the reason of the wait. If the disk has
+/// no space even for the socket, programs see from the claim that there is a server.
 fn answer_meanwhile(data: &Path, error: &ServeError) -> Option<(Option<StatusSocket>, Claim)> {
     let told = format!(
         "the server on {} runs and serves nobody, because its disk is full; free some space, and it goes on by itself ({error})",
@@ -80,7 +79,7 @@ fn answer_meanwhile(data: &Path, error: &ServeError) -> Option<(Option<StatusSoc
 }
 
 impl ServeError {
-    /// Whether it says that something could not be written.
+    /// Whether the error can mean that something could not be written.
     fn may_be_lack_of_space(&self) -> bool {
         match self {
             ServeError::DataDirectory(DataDirectoryError::Io { source, .. }) => {
@@ -95,7 +94,7 @@ impl ServeError {
     }
 }
 
-/// How a server ends whose store has failed: if the disk was full, or no files could be opened, it starts anew, as after a crash.
+/// How a server with a failed store ends: if the disk was full, or files could not be opened, it starts again, as after a crash.
 pub(super) fn end_of(tree: &Tree) -> Result<Ending, ServeError> {
     let failure = ServeError::StorageFailed(tree.name.clone());
     if tree.store.has_lacked_space() {
@@ -111,7 +110,7 @@ pub(super) fn end_of(tree: &Tree) -> Result<Ending, ServeError> {
     Ok(Ending::StartAnew)
 }
 
-/// Space for what lies beside the stores, of what those on the same disk keep back.
+/// Frees space for files beside the stores, from the reserves of the stores on the same disk.
 pub(super) fn beside_stores(data: &DataDirectory, trees: &[Tree]) -> MakeSpace {
     let disk_of = |path: &Path| path.metadata().map(|found| found.dev()).ok();
     let disk = disk_of(data.path());
@@ -124,11 +123,11 @@ pub(super) fn beside_stores(data: &DataDirectory, trees: &[Tree]) -> MakeSpace {
     })
 }
 
-/// Whether there is too little space for the data directory, which need not be there yet.
+/// Whether there is too little space for the data directory, which need not exist yet.
 fn is_full(data: &Path) -> bool {
     let there = data.ancestors().find(|path| path.exists());
     let below = there.and_then(|there| rustix::fs::statvfs(there).ok());
-    // What has no size, like `/proc`, is no disk, and some disks make files as long as there is space.
+    // A file system without a size, like `/proc`, is not a disk. Some disks create files as long as there is space.
     below.is_some_and(|below| {
         let lacks_bytes = below.f_bavail.saturating_mul(below.f_frsize) < LEAST_BYTES;
         let lacks_files = below.f_files > 0 && below.f_favail < LEAST_FILES;

@@ -1,6 +1,6 @@
-//! What the server looks after about once a second: leases, the grace period, stores that have failed, the service manager.
+//! The server's work about once a second: leases, the grace period, failed stores, the service manager.
 //!
-//! What must never enter: what happens when the server ends.
+//! What must never enter: the shutdown of the server.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use tokio::time::MissedTickBehavior;
 use super::overview::Overview;
 use super::{Ending, ServeError, full_disk, pool, process};
 
-/// How often leases and the grace period are looked after.
+/// The interval of this work.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Looks after everything until a store fails. Returns how the server ends then.
+/// Does this work until a store fails. Then returns how the server ends.
 ///
 /// # Errors
-/// [`ServeError::StorageFailed`] where only a person can help.
+/// [`ServeError::StorageFailed`] when only a person can help.
 pub(super) async fn keep(overview: &Arc<Overview>) -> Result<Ending, ServeError> {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -28,7 +28,7 @@ pub(super) async fn keep(overview: &Arc<Overview>) -> Result<Ending, ServeError>
     loop {
         ticks.tick().await;
         while under_way.try_join_next().is_some() {}
-        // What vanished clients held may be another site's to let go, so neither leases nor anything else waits for it.
+        // Another site may have to release what vanished clients held, so leases and all other work must not wait for that.
         let mut letting_go = Box::pin(overview.service.housekeep());
         if !is_done_at_once(letting_go.as_mut()) {
             under_way.spawn(letting_go);
@@ -45,8 +45,8 @@ pub(super) async fn keep(overview: &Arc<Overview>) -> Result<Ending, ServeError>
     }
 }
 
-/// Whether nothing is left to wait for. Most times nobody has vanished, and a task of its own would wake another thread for
-/// nothing; one that is started now looks again at what it waits for.
+/// Whether nothing remains to wait for. Usually no client has vanished, and a separate task would wake another thread
+/// for nothing. A task that is started now checks its condition again.
 fn is_done_at_once(work: Pin<&mut impl Future<Output = ()>>) -> bool {
     let mut nobody = Context::from_waker(Waker::noop());
     work.poll(&mut nobody).is_ready()

@@ -1,4 +1,4 @@
-//! Names in the root of the domain that lead to other servers: what may be agreed on, and what clients are shown.
+//! Names in the root of the domain that lead to other servers: which junctions may be agreed on, and what clients get.
 //!
 //! What must never enter: how the set agrees.
 
@@ -18,14 +18,14 @@ use crate::configuration::{ClientAddress, NFS_PORT};
 use crate::set::{client_addresses, is_local};
 use crate::status::{JunctionAnswer, JunctionsStatus};
 
-/// Servers of one junction: clients read no more.
+/// The maximum number of servers of one junction: clients read no more.
 const SERVERS_MAX: usize = 10;
 
-/// How long a server may take to answer before there is a warning.
+/// The time in which a server must answer to avoid a warning.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Overview {
-    /// What the set agrees on, as far as this server knows.
+    /// The junctions that the set agreed on, as known here.
     pub(super) fn junctions(&self) -> Result<JunctionsStatus, String> {
         Ok(JunctionsStatus {
             domain: self.domain.as_ref().map(ToString::to_string),
@@ -33,7 +33,7 @@ impl Overview {
         })
     }
 
-    /// Has the set agree on a junction, or that there is none.
+    /// Asks the set to agree on a junction, or on its removal.
     pub(super) async fn junction(&self, wish: JunctionView) -> Result<JunctionAnswer, String> {
         let replica = self.agreeing()?;
         let mut warnings = Vec::new();
@@ -55,7 +55,7 @@ impl Overview {
             }
             let members = self.listed_members().await;
             let (root, agreed, wished) = (domain.root_path(), replica.junctions(), wish.clone());
-            // Looking names up waits for other servers.
+            // A name lookup waits for other servers.
             let looked = tokio::task::spawn_blocking(move || {
                 look_at(&wished, &Home::of(root, &members), &agreed)
             });
@@ -72,7 +72,7 @@ impl Overview {
         Ok(JunctionAnswer { warnings })
     }
 
-    /// Shows clients what the set agrees on now.
+    /// Exports the currently agreed junctions to clients.
     pub(super) fn show_junctions(&self) {
         let Ok(replica) = self.agreeing() else { return };
         let junctions = replica.junctions().into_iter();
@@ -110,7 +110,7 @@ impl Overview {
     }
 }
 
-/// A place that is among these more than once.
+/// A place that occurs more than once.
 fn repeated(places: &[Referral]) -> Option<&Referral> {
     let alike = |one: &Referral, other: &Referral| {
         plain(&one.server) == plain(&other.server)
@@ -121,7 +121,7 @@ fn repeated(places: &[Referral]) -> Option<&Referral> {
         .map(|(_, place)| place)
 }
 
-/// A junction as clients are shown it. What the set has agreed on was checked where it was said.
+/// A junction in the form for clients. An agreed junction was already checked when it was made.
 fn shown(junction: JunctionView) -> Option<Junction> {
     let to = junction.to.into_iter().map(|to| {
         Some(JunctionTarget {
@@ -135,7 +135,7 @@ fn shown(junction: JunctionView) -> Option<Junction> {
     })
 }
 
-/// The servers of the set, as clients or the other servers find them, and the root of the domain that they show.
+/// The servers of the set, by the addresses for clients or for servers, and the root of the domain that they export.
 struct Home {
     root: String,
     hosts: Vec<String>,
@@ -161,22 +161,21 @@ impl Home {
         }
     }
 
-    /// Whether a server is one of the set, or on this machine.
+    /// Whether a server belongs to the set, or is on this machine.
     fn has(&self, server: &str, addresses: &[IpAddr]) -> bool {
         let is_own = |address: &IpAddr| self.addresses.contains(address) || is_local(*address);
         let name = plain(server);
         name == "localhost" || self.hosts.contains(&name) || addresses.iter().any(is_own)
     }
 
-    /// Which entry of the domain's root a place is, or lies in, if it is at a server of the set.
+    /// The entry of the domain's root that contains a place, if the place is at a server of the set.
     fn entry<'p>(&self, server: &str, path: &'p str) -> Option<&'p str> {
         let within = path.strip_prefix(&self.root)?.strip_prefix('/')?;
         let entry = within.split('/').next().filter(|name| !name.is_empty())?;
         self.has(server, &addresses_of(server)).then_some(entry)
     }
 
-    /// Whether a client that enters a junction comes, through others that the set has agreed on, back to
-    /// it.
+    /// Whether a client that enters this junction comes back to it through other agreed junctions.
     fn goes_in_a_circle(&self, wish: &JunctionView, agreed: &[JunctionView]) -> bool {
         let wished = wish.to.iter();
         let mut next: Vec<&str> = wished
@@ -199,15 +198,15 @@ impl Home {
     }
 }
 
-/// A host's name as it is compared: without the dot at its end, in small letters.
+/// A host name in the form for comparison: without the dot at its end, in lower case.
 fn plain(host: &str) -> String {
     host.trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// The addresses of each server that a junction is to lead to.
+/// The addresses of each server of a junction.
 ///
 /// # Errors
-/// Which of the places cannot be one, and why: it is none, or clients would come back to where they are.
+/// Which place is refused, and why: it is invalid, or it leads clients back to where they are.
 fn look_at(
     wish: &JunctionView,
     home: &Home,
@@ -258,7 +257,7 @@ fn check_place(place: &Referral) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses addresses at which no single server is: clients would ask themselves, or nobody.
+/// Refuses addresses that do not belong to a single server: clients would ask themselves, or no server.
 fn check_addresses(place: &Referral, addresses: &[IpAddr]) -> Result<(), String> {
     let is_none = |address: &IpAddr| {
         let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
@@ -272,7 +271,7 @@ fn check_addresses(place: &Referral, addresses: &[IpAddr]) -> Result<(), String>
     }
 }
 
-/// Why clients elsewhere would come to another place, for people.
+/// Why clients on other machines would reach another place, for people.
 fn elsewhere(place: &Referral, addresses: &[IpAddr]) -> Option<String> {
     let (address, is) = addresses.iter().find_map(|address| {
         let is_of_a_link = match address {
@@ -295,7 +294,7 @@ fn elsewhere(place: &Referral, addresses: &[IpAddr]) -> Option<String> {
     ))
 }
 
-/// Why nobody would come to a place now, for people.
+/// Why the place is unreachable now, for people.
 async fn silence(place: &Referral, addresses: &[IpAddr]) -> Option<String> {
     if addresses.is_empty() {
         return Some(format!(
@@ -334,7 +333,7 @@ mod tests {
         looked_beside(place, &[])
     }
 
-    /// The same where the set has agreed on junctions, each to one place at its own server.
+    /// The same after the set has agreed on junctions, each to one place at its own server.
     fn looked_beside(there: Referral, agreed: &[(&str, &str)]) -> Result<Vec<Vec<IpAddr>>, String> {
         let member = Member {
             slot: 1,
@@ -369,14 +368,14 @@ mod tests {
             refused.contains("back to itself through other"),
             "{refused}"
         );
-        // What the others say among themselves is not this one's fault, and is looked at once.
+        // Loops among other junctions are not caused by this one, and each junction is followed only once.
         let elsewhere = [
             ("b", "/.domainroot/example.org/c"),
             ("c", "/.domainroot/example.org/b"),
             ("d", "/.domainroot/example.org/software"),
         ];
         looked_beside(there, &elsewhere).unwrap();
-        // At other servers the same names mean something else.
+        // The same names have another meaning at other servers.
         let far = place("192.0.2.9", "/.domainroot/example.org/b");
         looked_beside(far, &circle).unwrap();
     }

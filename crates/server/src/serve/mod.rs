@@ -1,6 +1,6 @@
 //! From a configuration to a running server, and to its end.
 //!
-//! What must never enter: what the parts do; they are only put together here.
+//! What must never enter: the work of the parts; this module only connects them.
 
 mod answers;
 mod drain;
@@ -47,16 +47,16 @@ use replication::refusal_to_listen;
 pub use signals::Signals;
 use trees::Tree;
 
-/// How long requests under way may take when the server stops.
+/// How long running requests may take when the server stops.
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
-/// How long the other replicas may take to get what they lack when the server stops.
+/// How long the other replicas may take to get missing data when the server stops.
 const PARTING_PATIENCE: Duration = Duration::from_secs(10);
-/// How long work that was given up may take to notice, once everything is put away, and how often to look: only counts of references tell that nobody
-/// has a store any more.
+/// How long abandoned work may take to end after everything was closed, and how often to check: only reference counts
+/// show that no task uses a store any more.
 const LEFTOVER_PATIENCE: Duration = Duration::from_secs(2);
 const LEFTOVER_PAUSE: Duration = Duration::from_millis(10);
 
-/// Which program this is.
+/// Identifies the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Build {
     /// Its version.
@@ -74,16 +74,16 @@ impl fmt::Display for Build {
 /// Reads the configuration again, command line included.
 pub type Reread = Arc<dyn Fn() -> Result<Configuration, ConfigurationError> + Send + Sync>;
 
-/// What a server knows of the program that it runs in.
+/// What a server knows about its program.
 #[derive(Clone)]
 pub struct Origin {
-    /// Which program it is.
+    /// The program.
     pub build: Build,
-    /// Where its configuration came from.
+    /// How to read its configuration again.
     pub reread: Reread,
 }
 
-/// Why a server does not start, or has ended. Each message says what to do next.
+/// Why a server does not start, or why it has ended. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The data directory cannot be used.
@@ -92,46 +92,46 @@ pub enum ServeError {
     /// An address cannot be listened at.
     #[error("cannot accept connections: {0}")]
     Listen(#[from] ListenError),
-    /// The set that the server belongs to cannot be made sense of.
+    /// The files of the server's set are unusable.
     #[error(transparent)]
     Membership(#[from] MembershipError),
-    /// Other replicas cannot be listened for.
+    /// The server cannot listen for other replicas.
     #[error("{}", refusal_to_listen(.0, .1))]
     PeerListen(SocketAddr, io::Error),
     /// The replica cannot start.
     #[error(transparent)]
     Replica(#[from] replica::StartError),
-    /// Clients could not reach the tree that the set keeps.
+    /// No export shows the tree that the set keeps.
     #[error(
         "this server belongs to a set, and no export shows the tree \"{0}\" that the set keeps; add an [[export]] with `tree = \"{0}\"`, or name another tree with `tree` in [replication]"
     )]
     ReplicatedTreeNotShown(String),
-    /// The tree is a member's copy, and what makes the server a member is not there.
+    /// The tree is a member's copy, but the files of the membership are missing.
     #[error(
         "the tree in {path} is the copy of replica {slot} of a set, or the store of metadata server {slot} of a pool, and the set's files (`set/set.json`), or the pool's (`pool`), are missing, so this server would take changes that no other server hears of. Put back the whole data directory from one backup; or replace the copy of a set with `meridian set rejoin`"
     )]
     SetMissing {
-        /// Where the tree is.
+        /// The path of the tree.
         path: PathBuf,
-        /// Whose copy it is.
+        /// The member whose copy it is.
         slot: u16,
     },
-    /// The server is a member that had a copy, and it is gone.
+    /// The server is a member whose copy of the tree is missing.
     #[error(
         "this server is a member of a set and had a copy of its tree, and {0} is missing: what it had promised the others went with it. Mount the disk that holds it, or put back the whole data directory from one backup; if it is lost, replace the copy with `meridian set rejoin`"
     )]
     TreeMissing(PathBuf),
-    /// A tree that was made here is gone.
+    /// A tree that was created here is missing.
     #[error(
         "the tree \"{tree}\" was made here, and there is nothing of it in {path}: an empty one in its place would silently be less than was answered. Mount the disk that holds it, or restore a backup. If it was removed on purpose, or is lost, `meridian check --repair --accept-loss` gives it up, and the next start makes a new, empty one"
     )]
     TreeLost {
         /// Its name.
         tree: String,
-        /// Where it was.
+        /// Its expected path.
         path: PathBuf,
     },
-    /// A tree is there that is not the set's.
+    /// There is a tree that does not belong to the set.
     #[error(
         "the tree \"{tree}\" in {path} is not this replica's copy of the set's tree; move it away, so that a new copy is made, or restore the `set` directory that belongs to it"
     )]
@@ -141,34 +141,34 @@ pub enum ServeError {
         /// Where it is.
         path: PathBuf,
     },
-    /// The data directory is another member's.
+    /// The data directory belongs to another member.
     #[error(
         "the file `member` in {path} says that the copy there is that of {theirs}, and the files in `set` make this server {own}; put back the whole data directory from one backup, or replace the copy with `meridian set rejoin`"
     )]
     OtherMember {
         /// Which data directory.
         path: PathBuf,
-        /// Whose it is.
+        /// The member that it belongs to.
         theirs: String,
-        /// Who the server is.
+        /// The identity of this server.
         own: String,
     },
-    /// The pool that the server belongs to cannot be made sense of.
+    /// The files of the server's pool are unusable.
     #[error(transparent)]
     PoolPlace(#[from] PoolPlaceError),
-    /// Data servers cannot be listened for.
+    /// The server cannot listen for data servers.
     #[error(
         "cannot listen for data servers at {0}: {1}; `ss -ltnp 'sport = :{port}'` shows who else does. It is the port that `meridian pool create` was given",
         port = .0.port()
     )]
     PoolListen(SocketAddr, io::Error),
-    /// The certificate that names the server in its pool cannot be used.
+    /// The server's certificate in its pool cannot be used.
     #[error(transparent)]
     PoolIdentity(#[from] peer::IdentityError),
-    /// What a data server keeps cannot be used.
+    /// The contents of a data server cannot be used.
     #[error(transparent)]
     Shelf(#[from] data_server::ShelfError),
-    /// Clients could not reach the tree whose files are striped.
+    /// No export shows the tree with striped files.
     #[error(
         "this server is the metadata server of a pool, and no export shows the tree \"{0}\" whose files lie there; add an [[export]] with `tree = \"{0}\"`"
     )]
@@ -178,59 +178,59 @@ pub enum ServeError {
         "{0}; without it nobody can tell where files lie. Put the `pool` directory back from a backup"
     )]
     Book(SealedFileError),
-    /// What the home has kept cannot be taken up.
+    /// The stored state of the home cannot be loaded.
     #[error(
         "cannot take up what the metadata server has kept of its data servers: {0}; check the disk, or run `meridian check`"
     )]
     Home(vfs::Error),
-    /// A data server's contents are there, and what makes it one is not.
+    /// There are contents of a data server, but the files of its pool are missing.
     #[error(
         "{0} holds the contents of a data server, and the files of its pool (`pool`) are missing, so nobody can tell whose they are. Put back the whole data directory from one backup"
     )]
     PoolMissing(PathBuf),
-    /// The store of a metadata server that has joined a pool is there, and what makes it one is not.
+    /// There is the store of a joined metadata server, but the files of its pool are missing.
     #[error(
         "{0} is the store of a metadata server that has joined a pool, and the files of the pool (`pool`) are missing: clients would be shown an empty tree. Put back the whole data directory from one backup; nothing that clients have written lies here"
     )]
     StoreOfPool(PathBuf),
-    /// A metadata server that has joined a pool had a store, and it is gone.
+    /// The store of a joined metadata server is missing.
     #[error(
         "this server is a metadata server of a pool, and its store in {0} is missing. Mount the disk that holds it, or put back the whole data directory from one backup; if it is lost, let a new metadata server join with an empty data directory"
     )]
     StoreMissing(PathBuf),
-    /// The first metadata server of the pool does not answer one that starts for the first time.
+    /// The first metadata server of the pool does not answer a joined one that starts for the first time.
     #[error(
         "this metadata server starts for the first time, and the first one of its pool, at {addresses}, does not say which tree it is to show: {trouble}. See that it runs and can be reached there, and start again"
     )]
     HomeAway {
-        /// Where it was called.
+        /// Its addresses.
         addresses: String,
-        /// Why not, as far as that is known.
+        /// The reason, if known.
         trouble: String,
     },
-    /// A data server had contents, and they are gone.
+    /// The contents of a data server are missing.
     #[error(
         "this data server had contents, and there are none in {0}. Mount the disk that holds them, or put back the whole data directory from one backup; if they are lost, let a new data server join with an empty data directory"
     )]
     ContentsMissing(PathBuf),
-    /// Contents are there, and nothing says whose.
+    /// There are contents, but no record of their owner.
     #[error(
         "{0} holds contents (`shelf`) that no file `member` says to be those of this data server; put back the whole data directory from one backup"
     )]
     ContentsUnmarked(PathBuf),
-    /// The contents are those of another data server.
+    /// The contents belong to another data server.
     #[error(
         "the contents in {path} are those of {theirs}, and the files in `pool` make this server {own}; put back the whole data directory from one backup"
     )]
     OtherPool {
         /// The data directory.
         path: PathBuf,
-        /// Whose the contents are.
+        /// The owner of the contents.
         theirs: String,
-        /// Who the server is.
+        /// The identity of this server.
         own: String,
     },
-    /// A metadata server has a data server's contents.
+    /// A metadata server has contents of a data server.
     #[error(
         "this server is the metadata server of its pool, and {0} holds the contents of a data server; move them away, or put back the `pool` directory that belongs to them"
     )]
@@ -240,12 +240,12 @@ pub enum ServeError {
         "this server is a data server of its pool, which shows no trees, and there are some in {0}; move them to the data directory of another server, or put back the `pool` directory that belongs to them"
     )]
     TreesAtDataServer(PathBuf),
-    /// The server belongs to a set and to a pool, and not as a member that keeps its contents there.
+    /// The server belongs to a set and a pool, but the pool does not store the contents of the member's copy.
     #[error(
         "{0} belongs to a set and to a pool, and only the first metadata server of a pool can be a member of a set, and only while no other one has joined; put back the whole data directory from one backup"
     )]
     SetAndPool(PathBuf),
-    /// The pool of a member of a set is for another tree than the set's.
+    /// The pool of a member of a set is for a tree other than the set's.
     #[error(
         "this server keeps the tree \"{kept}\" with its set, and its pool is for the files of the tree \"{striped}\"; name that with `tree` in [replication], or move the directory `pool` away and make a pool anew"
     )]
@@ -258,7 +258,7 @@ pub enum ServeError {
     /// The metrics port cannot be used.
     #[error(transparent)]
     Metrics(#[from] EndpointError),
-    /// The status page cannot be offered.
+    /// The status page cannot be served.
     #[error(transparent)]
     Page(#[from] PageError),
     /// A store cannot be opened.
@@ -266,16 +266,16 @@ pub enum ServeError {
     Tree {
         /// Its name.
         tree: String,
-        /// Why not.
+        /// The error.
         source: store::StoreError,
     },
-    /// The exports do not fit together.
+    /// The exports conflict.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
-    /// The status socket cannot be made.
+    /// The status socket cannot be created.
     #[error("cannot make the status socket in the data directory: {0}; {remedy}", remedy = process::to_make_the_socket(.0))]
     StatusSocket(io::Error),
-    /// The process may not make files as large as the server's own are.
+    /// The process's limit for file sizes is below the size of the server's own files.
     #[error(
         "this process may make files of at most {0} bytes, and the server's own have up to 128 MiB; raise the limit of file sizes (`LimitFSIZE` in the unit, `ulimit -f`), and start again"
     )]
@@ -283,12 +283,12 @@ pub enum ServeError {
     /// Signals cannot be received.
     #[error("cannot receive signals: {0}")]
     Signals(io::Error),
-    /// A store has failed while it was served.
+    /// A store has failed while the server was running.
     #[error(
         "stable storage of the tree \"{0}\" has failed, so nothing more can be promised; see the log and `dmesg`, mend the disk or free space, run `meridian check`, and start again"
     )]
     StorageFailed(String),
-    /// A second signal came before everything was put away.
+    /// A second signal came before the shutdown was complete.
     #[error("stopped at once; what was not yet on stable storage is treated as after a crash")]
     Interrupted,
 }
@@ -298,21 +298,21 @@ pub enum ServeError {
 pub enum Ending {
     /// A signal came.
     Stopped,
-    /// Its set went on without it, or its disk is full: everything is to be opened anew, as after a crash.
+    /// Its set continued without it, or its disk is full: the server must open everything again, as after a crash.
     StartAnew,
 }
 
 /// A server that accepts connections.
 pub struct Server {
     overview: Arc<Overview>,
-    /// Says true when no more connections are to be accepted.
+    /// Becomes true when no more connections are to be accepted.
     stop: watch::Sender<bool>,
     status_socket: StatusSocket,
     data: DataDirectory,
 }
 
 impl Server {
-    /// Opens everything and starts to serve.
+    /// Opens everything and starts serving.
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
@@ -320,8 +320,8 @@ impl Server {
         process::settle_limits()?;
         let data = DataDirectory::open_or_create(&configuration.data)?;
         set::warn_of_exposures(data.path());
-        // Ports come before stores: opening a large store can take a while, and a taken port is
-        // better told at once. Clients that connect meanwhile just wait.
+        // Ports are opened before stores: opening a large store may take time, and a taken port should be reported at
+        // once. Clients that connect in the meantime wait.
         let listeners = configuration
             .listen
             .iter()
@@ -387,7 +387,7 @@ impl Server {
         let answering = overview.clone().into_answering();
         let socket =
             StatusSocket::open(data.path(), answering).map_err(ServeError::StatusSocket)?;
-        // Those who have connected meanwhile may be more than there are descriptors for: the server's own come first.
+        // More clients may have connected in the meantime than there are descriptors: the server's own descriptors come first.
         for listener in listeners {
             let accepting =
                 transport::accept(listener, overview.transport.clone(), stopping.clone());
@@ -401,16 +401,16 @@ impl Server {
         })
     }
 
-    /// The server's state now.
+    /// The current state of the server.
     pub async fn status(&self) -> Status {
         self.overview.status().await
     }
 
-    /// Serves until a signal comes, then puts everything away.
+    /// Serves until a signal comes, then shuts everything down.
     ///
     /// # Errors
-    /// [`ServeError::StorageFailed`] when a store fails meanwhile, [`ServeError::Interrupted`] when a
-    /// second signal comes.
+    /// [`ServeError::StorageFailed`] when a store fails in the meantime, [`ServeError::Interrupted`] when a second
+    /// signal comes.
     pub async fn run(self, signals: Signals) -> Result<Ending, ServeError> {
         let Signals {
             stop: mut signals,
@@ -454,7 +454,7 @@ impl Server {
         } = self;
         drop(status_socket);
         if matches!(ended, Ok(Ending::StartAnew)) {
-            // Operations that wait for what will not happen hold the stores open until the process is replaced.
+            // Operations that wait for an event that will never happen keep the stores open until the process is replaced.
             return ended;
         }
         let stores = overview.trees.iter();
@@ -464,7 +464,7 @@ impl Server {
         if let Err(error) = closed {
             tracing::error!(%error, "a store was not closed in order");
         }
-        // Work that was given up holds them for a moment.
+        // Abandoned work keeps them open for a moment.
         let begun = Instant::now();
         while stores.iter().any(|store| store.strong_count() > 0)
             && begun.elapsed() < LEFTOVER_PATIENCE
@@ -475,7 +475,7 @@ impl Server {
         ended
     }
 
-    /// Says why, when a replica cannot go on as it is.
+    /// Waits until a replica cannot continue, and returns the reason.
     async fn left_behind(&self) -> String {
         let mut replicas = self
             .overview
@@ -492,8 +492,8 @@ impl Server {
             .unwrap_or_default()
     }
 
-    /// Ends everything in order. Without patience for clients and replicas, which wait for something that
-    /// will not happen in this incarnation.
+    /// Shuts everything down in order. With `patient` false it does not wait for clients and replicas, which wait for
+    /// something that will not happen in this incarnation.
     async fn put_away(&self, patient: bool) {
         self.stop.send_replace(true);
         let patience = if patient {
@@ -510,7 +510,7 @@ impl Server {
                 tracing::info!(tree = %tree.name, "other replicas lack something; they get it after the next start");
             }
         }
-        // What others lack may lie at data servers.
+        // Data that other replicas lack may be at data servers.
         if let Some(pool) = &self.overview.pool {
             pool.put_away().await;
         }
@@ -522,7 +522,7 @@ impl Server {
     }
 }
 
-/// What clients see of the trees.
+/// The name space that clients see.
 fn namespace(configuration: &Configuration, trees: &[Tree]) -> Result<Namespace, ServeError> {
     let exports = trees.iter().filter_map(Tree::export).collect();
     Ok(match &configuration.domain {

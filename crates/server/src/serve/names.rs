@@ -1,6 +1,6 @@
-//! The names under which the server presents itself to NFS clients and to people.
+//! The names of the server for NFS clients and for people.
 //!
-//! What must never enter: where the names are kept.
+//! What must never enter: where the names are stored.
 
 use nfs4_server::Identity;
 use nfs4_server::state::KEY_BYTES;
@@ -9,18 +9,18 @@ use super::pool::Role;
 use crate::data_directory::ReplicaIdentity;
 use crate::set::Membership;
 
-/// Who the server is.
+/// The server's identity.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
-    /// This server, and no other. Clients spread one session over servers with one owner, so replicas at
-    /// different sites must not share it.
+    /// This server only. Clients spread one session over servers with the same owner, so replicas at different sites
+    /// must not share it.
     pub(super) replica: String,
-    /// Its set, the same at all its replicas: clients reclaim their state at another server when the scope is the
-    /// same there. A server that belongs to no set is one of its own.
+    /// Its set, the same at all its replicas: clients reclaim their state at another server if that has the same scope.
+    /// A server without a set is its own set.
     pub(super) set: String,
     /// Its number in the set.
     pub(super) place: Option<u16>,
-    /// Where the other replicas called it when it started.
+    /// The addresses at which the other replicas called it when it started.
     pub(super) addresses: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl Names {
         }
     }
 
-    /// As clients see it: server owner and server scope (RFC 8881, sections 2.5 and 2.4).
+    /// In the form for clients: server owner and server scope (RFC 8881, sections 2.5 and 2.4).
     ///
     /// # Errors
     /// When the operating system has no random bytes.
@@ -49,7 +49,7 @@ impl Names {
         let mut key = [0; KEY_BYTES];
         getrandom::fill(&mut key)?;
         if let Some(Role::Data(server)) = pool {
-            // No other server has this owner: clients would take a data server for the metadata server (rule 6 of striping).
+            // No other server may have this owner: clients would mistake a data server for the metadata server (rule 6 of striping).
             return Ok(Identity {
                 server: format!("meridian-data-server-{}", self.replica).into_bytes(),
                 scope: format!("meridian-pool-{}", server.pool()).into_bytes(),

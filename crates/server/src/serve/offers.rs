@@ -1,6 +1,6 @@
-//! What is offered to people and programs that watch the server: metrics for Prometheus, and the status page.
+//! The services for people and programs that watch the server: metrics for Prometheus, and the status page.
 //!
-//! What must never enter: what they show.
+//! What must never enter: their content.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -16,10 +16,10 @@ use crate::configuration::{Configuration, Offer};
 use crate::metrics;
 use crate::page::{self, SAMPLED_EVERY};
 
-/// Begins to offer everything as configured, and lets the overview know where.
+/// Starts all configured services, and records their addresses in the overview.
 ///
 /// # Errors
-/// [`ServeError`] when an address that somebody chose cannot be had.
+/// [`ServeError`] when a configured address cannot be used.
 pub(super) async fn begin(
     configuration: &Configuration,
     overview: &Arc<Overview>,
@@ -44,7 +44,7 @@ pub(super) async fn begin(
     Ok(())
 }
 
-/// Begins one offer; returns where it is.
+/// Starts one service; returns its address.
 async fn offered<F, E>(
     offer: Offer,
     serve: impl Fn(SocketAddr) -> F,
@@ -67,7 +67,7 @@ where
     }
 }
 
-/// Looks at the counters that the page has charts of, until the server stops.
+/// Samples the counters for the charts of the page, until the server stops.
 async fn remember(overview: Arc<Overview>, mut stopping: watch::Receiver<bool>) {
     let mut ticks = tokio::time::interval(SAMPLED_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,6 +1,6 @@
-//! Opens what a server serves, and begins to be what its data directory says.
+//! Opens the server's trees, and starts its role by its data directory.
 //!
-//! What must never enter: who is served, and how.
+//! What must never enter: serving clients.
 
 use super::pool;
 use super::replication::Replication;
@@ -10,14 +10,14 @@ use crate::configuration::Configuration;
 use crate::data_directory::DataDirectory;
 use crate::set::Membership;
 
-/// What a server has opened.
+/// The opened parts of a server.
 pub(super) struct Opened {
     pub(super) trees: Vec<Tree>,
     pub(super) membership: Option<Membership>,
     pub(super) pool: Option<pool::Role>,
 }
 
-/// Opens the exported trees, and begins to be what the data directory says: a replica, a server of a pool, or neither.
+/// Opens the exported trees, and starts the role that the data directory gives: a replica, a server of a pool, or neither.
 pub(super) async fn open(
     (data, configuration): (&DataDirectory, &Configuration),
     pool: Option<pool::Prepared>,
@@ -39,7 +39,7 @@ pub(super) async fn open(
         .as_ref()
         .map(|replication| replication.membership.clone());
     let readers = pool.as_ref().and_then(pool::Prepared::readers);
-    // First, since a replica may have to cut or remove what lies there before it begins.
+    // The pool comes first, because a replica may have to cut or remove contents there before it begins.
     let pool = match pool {
         Some(pool) => {
             let begun = pool.begin((data, configuration), &trees, this_start.0);
@@ -58,7 +58,7 @@ pub(super) async fn open(
     })
 }
 
-/// Puts the replica around the store of the set's tree.
+/// Wraps the store of the set's tree in the replica.
 async fn replicate(
     (replication, readers): (Replication, Option<pool::Readers>),
     trees: &mut [Tree],

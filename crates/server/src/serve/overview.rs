@@ -1,6 +1,6 @@
-//! The running parts of a server together, for programs that ask for its status.
+//! All running parts of a server, for programs that ask for its status.
 //!
-//! What must never enter: changes to any of them.
+//! What must never enter: changes to these parts.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -27,37 +27,37 @@ use crate::status::{
 };
 use crate::transport::{Traffic, Transport};
 
-/// All that runs.
+/// All running parts.
 pub(super) struct Overview {
     pub(super) service: Arc<Service>,
     pub(super) transport: Arc<Transport>,
     pub(super) trees: Vec<Tree>,
-    /// What the server is in its pool, if it belongs to one.
+    /// The server's role in its pool, if it belongs to one.
     pub(super) pool: Option<Role>,
     pub(super) operations: Arc<OperationCounters>,
     pub(super) origin: Origin,
-    /// The configuration in force. Held while another one is read.
+    /// The configuration in force. Locked while another one is read.
     pub(super) running: tokio::sync::Mutex<Configuration>,
     pub(super) data: PathBuf,
     pub(super) names: Names,
     pub(super) incarnation: u32,
-    /// Whose root is shown.
+    /// The domain whose root is exported.
     pub(super) domain: Option<::names::Domain>,
     pub(super) commit: CommitMode,
     pub(super) listen: Vec<SocketAddr>,
     pub(super) started: Instant,
-    /// Known last, since the metrics are made here.
+    /// Set last, because the metrics are created from this value.
     pub(super) metrics: OnceLock<SocketAddr>,
-    /// The same of the status page.
+    /// The same for the status page.
     pub(super) page: OnceLock<SocketAddr>,
-    /// What the charts of the page show.
+    /// The data for the charts of the page.
     pub(super) history: Mutex<History>,
-    /// Told when clients begin to be sent away.
+    /// Notified when a drain of clients begins.
     pub(super) draining: Notify,
 }
 
 impl Overview {
-    /// The state of everything at this moment.
+    /// The current state of everything.
     pub(super) async fn status(&self) -> Status {
         let counts = self.service.counts();
         let mut exports = Vec::new();
@@ -144,9 +144,9 @@ impl Overview {
     }
 }
 
-/// For machines and people that look after the server.
+/// For monitoring programs and people.
 impl Overview {
-    /// How it is, at each question; nothing any more when it has stopped.
+    /// The current health for each request; `None` after the server has stopped.
     pub(super) fn as_health(self: &Arc<Overview>) -> health::Asked {
         let overview = Arc::downgrade(self);
         Arc::new(move || {
@@ -155,7 +155,7 @@ impl Overview {
         })
     }
 
-    /// Adds what the counters say now to the last minutes.
+    /// Adds the current values of the counters to the history.
     pub(super) fn remember(&self, now: Instant) {
         let replicas = self.trees.iter().filter_map(|tree| tree.replica.as_ref());
         let (reads, changes) = self.operations.times();
@@ -172,8 +172,8 @@ impl Overview {
         self.history().add(now, sample);
     }
 
-    /// What the page shows, at each question; nothing any more when the server has stopped. A browser that takes its time
-    /// keeps no store open.
+    /// The content of the page for each request; `None` after the server has stopped. A slow browser keeps no store
+    /// open.
     pub(super) fn as_source(self: &Arc<Overview>) -> Source {
         let overview = Arc::downgrade(self);
         Arc::new(move || {
@@ -188,7 +188,7 @@ impl Overview {
             host: host.nodename().to_string_lossy().into_owned(),
             status: self.status().await,
             own_addresses: self.names.addresses.clone(),
-            // A server that belongs to no set has nothing frozen.
+            // A server without a set has no frozen objects.
             frozen: self.frozen().await.unwrap_or_default(),
             clients: self.clients(),
             rates: self.history().rates(Instant::now()),
@@ -196,7 +196,7 @@ impl Overview {
     }
 
     fn history(&self) -> MutexGuard<'_, History> {
-        // What another task was doing to it when it panicked is at most one sample.
+        // If another task panicked while it held the lock, at most one sample is affected.
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -229,14 +229,14 @@ async fn export_status(tree: &Tree) -> ExportStatus {
     }
 }
 
-/// What a replica says of itself. Names and paths are read from its store, which clients must not wait for.
+/// The status of a replica. Names and paths are read from its store, and clients must not wait for that.
 async fn replica_status(replica: &Arc<Replica>) -> Option<ReplicaStatus> {
     let replica = replica.clone();
     let asked = tokio::task::spawn_blocking(move || replica.status());
     asked.await.ok()
 }
 
-/// The same with what the tree takes up, for an administrator who has to make space.
+/// Adds the size of the tree, for an administrator who has to free space.
 async fn with_tree(tree: &Tree, space: SpaceStatus) -> SpaceStatus {
     let store = tree.store.clone();
     let counted = tokio::task::spawn_blocking(move || store.occupied_bytes()).await;

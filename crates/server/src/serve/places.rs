@@ -1,6 +1,6 @@
-//! Where clients find the replicated tree: this server first, then the others, the nearest one first.
+//! Where clients find the replicated tree: first this server, then the others, the nearest first.
 //!
-//! What must never enter: how clients are told, and what a view is.
+//! What must never enter: how clients are told, and the meaning of a view.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -17,31 +17,31 @@ use crate::configuration::NFS_PORT;
 use crate::data_directory::set_path;
 use crate::set::{client_addresses, resolve};
 
-/// How often junctions are shown anew.
+/// The interval at which junctions are updated.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How many of these pass before it is found out anew where members are.
+/// After this number of intervals the addresses of members are looked up again.
 const LOOKS: u32 = 5;
 
 /// A member that serves the tree to clients at the standard port of NFS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) slot: u16,
-    /// Numeric ones first. Not empty.
+    /// Numeric addresses first. Not empty.
     pub(super) addresses: Vec<String>,
 }
 
-/// A member as it is seen from here.
+/// A member, as seen from here.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     slot: u16,
-    /// It is in the view, and keeps contents.
+    /// It is in the view and stores contents.
     serves: bool,
     connected: bool,
     round_trip_us: Option<u64>,
 }
 
-/// Those that serve, in the order in which clients of `own` had better try them.
+/// The serving members, in the order in which clients of `own` should try them.
 fn in_order(own: u16, mut seen: Vec<Seen>) -> Vec<u16> {
     seen.retain(|member| member.serves);
     seen.sort_by(|one, other| {
@@ -69,8 +69,8 @@ fn seen(replica: &Replica) -> Vec<Seen> {
     seen.collect()
 }
 
-/// The hosts of addresses at the standard port, to which referrals lead whatever else is written; others are left out. Clients need no
-/// help with numeric ones, so these come first.
+/// The hosts of addresses at the standard port, which referrals always use; others are left out. Clients need no name
+/// lookup for numeric hosts, so these come first.
 fn at_standard_port(addresses: &[String]) -> Vec<String> {
     let (mut numeric, mut names) = (Vec::new(), Vec::new());
     for address in addresses {
@@ -112,7 +112,7 @@ fn places(order: &[u16], members: &[Member]) -> Vec<Place> {
 }
 
 impl Overview {
-    /// The members as the set's files list them.
+    /// The members in the set's files.
     pub(super) async fn listed_members(&self) -> Vec<Member> {
         let directory = SetDirectory::new(set_path(&self.data));
         let read = tokio::task::spawn_blocking(move || directory.members());
@@ -126,26 +126,26 @@ impl Overview {
         }
     }
 
-    /// Where clients find the replicated tree, in the order in which they had better try.
+    /// Where clients find the replicated tree, in the order in which they should try.
     pub(super) async fn places(&self, replica: &Replica) -> Vec<Place> {
         let own = self.names.place.unwrap_or_default();
         let mut order = in_order(own, seen(replica));
         let members = self.listed_members().await;
         let misled = members.iter().find(|member| self.misleads(member));
         order.retain(|slot| misled.is_none_or(|member| member.slot != *slot));
-        // Looking names up waits for other servers.
+        // A name lookup waits for other servers.
         let looked = tokio::task::spawn_blocking(move || places(&order, &members)).await;
         looked.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
     }
 
-    /// Whether a member is this server, and clients would look for it where it does not listen because nobody has said otherwise.
+    /// Whether a member is this server, and its default address for clients has a port at which it does not listen.
     fn misleads(&self, member: &Member) -> bool {
         Some(member.slot) == self.names.place
             && member.client_addresses.is_empty()
             && self.listen.iter().all(|at| at.port() != NFS_PORT)
     }
 
-    /// Says so, where it matters.
+    /// Logs a warning about that, if it matters.
     async fn warn_of_other_ports(&self) {
         let members = self.listed_members().await;
         let misled = members.iter().find(|member| self.misleads(member));
@@ -172,14 +172,14 @@ impl Overview {
     }
 }
 
-/// Keeps up to date what clients are told of other servers, until the server stops.
+/// Keeps the other servers' addresses for clients up to date, until the server stops.
 pub(super) async fn keep(overview: Arc<Overview>, mut stopping: watch::Receiver<bool>) {
     if overview.trees.iter().all(|tree| tree.replica.is_none()) {
         return;
     }
     let keeping = async {
         overview.warn_of_other_ports().await;
-        // Junctions stand in the root of a domain; without one there is nothing to look at that often.
+        // Junctions are in the root of a domain. Without a domain, frequent checks are unnecessary.
         let (pause, looks) = match &overview.domain {
             Some(_) => (LOOK, LOOKS),
             None => (LOOK * LOOKS, 1),
@@ -200,7 +200,7 @@ pub(super) async fn keep(overview: Arc<Overview>, mut stopping: watch::Receiver<
     }
 }
 
-/// The addresses of a host, as far as it has any, each in the form in which it is reached.
+/// The addresses of a host, if it has any, each in the form in which it is reached.
 pub(super) fn addresses_of(host: &str) -> Vec<IpAddr> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = host.parse::<IpAddr>() {

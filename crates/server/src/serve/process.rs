@@ -1,4 +1,4 @@
-//! The process as the operating system and the service manager see it.
+//! The process, for the operating system and the service manager.
 //!
 //! What must never enter: NFS.
 
@@ -11,10 +11,10 @@ use sd_notify::NotifyState;
 use super::ServeError;
 use crate::data_directory::LACKS_DESCRIPTORS;
 
-/// How often the service manager gets a new line about what is going on.
+/// How often the service manager gets a new status line.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Connections and data files each take a descriptor: allows as many as this process may have.
+/// Raises the limit of open files to the maximum for this process: each connection and data file needs a descriptor.
 fn raise_open_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -23,11 +23,11 @@ fn raise_open_files() {
     }
 }
 
-/// The server's own files are smaller: journals and tables of metadata have some 64 MiB.
+/// An upper bound for the server's own files: journals and tables of metadata have about 64 MiB.
 const OWN_FILE_BYTES: u64 = 128 << 20;
 
-/// Allows as many open files as this process may have, and refuses a limit of file sizes that the server's own files would reach:
-/// clients could end it by changing names and attributes.
+/// Raises the limit of open files to the maximum for this process. Refuses a limit of file sizes that the server's own
+/// files would reach: clients could then stop the server by changing names and attributes.
 ///
 /// # Errors
 /// [`ServeError::FileSizes`].
@@ -39,7 +39,7 @@ pub(super) fn settle_limits() -> Result<(), ServeError> {
     }
 }
 
-/// What to do where the socket for questions cannot be made.
+/// What to do when the socket for questions cannot be created.
 pub(super) fn to_make_the_socket(error: &io::Error) -> &'static str {
     match plain_file::lacks_descriptors(error) {
         true => LACKS_DESCRIPTORS,
@@ -47,11 +47,10 @@ pub(super) fn to_make_the_socket(error: &io::Error) -> &'static str {
     }
 }
 
-/// Connections of clients have at most one in this many descriptors. The store keeps half for data
-/// files.
+/// Connections of clients may use one in this number of descriptors. The store uses half of them for data files.
 const PART_OF_CONNECTIONS: u64 = 4;
 
-/// As many connections as wanted, but no more than leave descriptors for everything else.
+/// The wanted number of connections, limited so that enough descriptors remain for everything else.
 pub(super) fn affordable_connections(wanted: usize) -> usize {
     let Some(limit) = getrlimit(Resource::Nofile).current else {
         return wanted;
@@ -66,12 +65,12 @@ pub(super) fn affordable_connections(wanted: usize) -> usize {
     wanted.min(affordable).max(1)
 }
 
-/// Tells the service manager, if there is one, that clients are served.
+/// Tells the service manager, if there is one, that the server is ready.
 pub(super) fn tell_ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// Tells the service manager that the end is near.
+/// Tells the service manager that the server is stopping.
 pub(super) fn tell_stopping() {
     tell(&[
         NotifyState::Stopping,
@@ -85,14 +84,14 @@ fn tell(state: &[NotifyState<'_>]) {
     }
 }
 
-/// Keeps the service manager's watchdog quiet and its status line fresh.
+/// Notifies the service manager's watchdog and updates its status line.
 #[derive(Debug, Default)]
 pub(super) struct Supervisor {
     summarised: Option<Instant>,
 }
 
 impl Supervisor {
-    /// To be called while all is well, several times in each interval of the watchdog.
+    /// Call this while the server is healthy, several times in each interval of the watchdog.
     pub(super) fn tell_alive(&mut self, summary: impl FnOnce() -> String) {
         if self
             .summarised

@@ -1,6 +1,6 @@
-//! Reads the configuration again while the server runs, at SIGHUP or when it is asked to.
+//! Reads the configuration again while the server runs, at SIGHUP or on request.
 //!
-//! What must never enter: which settings there are.
+//! What must never enter: which settings exist.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use super::overview::Overview;
 use crate::configuration::{Difference, ReloadAnswer};
 
 impl Overview {
-    /// Puts into force what can change while the server runs. If the file is wrong, nothing changes. However long it takes to
-    /// read the file, only others that want the same wait for it.
+    /// Applies the settings that can change while the server runs. If the file is invalid, nothing changes. However
+    /// long reading the file takes, only other reloads wait for it.
     ///
     /// # Errors
-    /// What is wrong with the file.
+    /// The problems in the file.
     pub(super) async fn reload(&self) -> Result<ReloadAnswer, Vec<String>> {
-        // One at a time, or one of two would put back what the other has read.
+        // One reload at a time. Otherwise one could undo the changes of another.
         let mut running = self.running.lock().await;
         let reread = self.origin.reread.clone();
         let read = tokio::task::spawn_blocking(move || reread()).await;
@@ -37,7 +37,7 @@ impl Overview {
     }
 }
 
-/// Reads the configuration again at SIGHUP, until the server stops. Those that come while it is being read are one together.
+/// Reads the configuration again at SIGHUP, until the server stops. Signals during a reload count as one.
 pub(super) fn at_hangup(overview: &Arc<Overview>, mut hangups: Signal) {
     let overview = Arc::downgrade(overview);
     tokio::spawn(async move {

@@ -1,6 +1,6 @@
-//! The server's side of its set: where it listens for the other replicas, and the tree it keeps with them.
+//! The server's part in its set: where it listens for the other replicas, and the tree that it keeps with them.
 //!
-//! What must never enter: replication control, and what replicas say to each other.
+//! What must never enter: replication control, and the messages between replicas.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use crate::data_directory::{DataDirectory, is_filled};
 use crate::set::{self, MAJORITY_OF_TWO, Membership, MembershipError};
 use crate::transport::Listener;
 
-/// A server that belongs to a set, ready to meet the others.
+/// A server that belongs to a set, ready to connect to the others.
 pub(super) struct Replication {
     pub(super) membership: Membership,
     pub(super) listener: Listener,
@@ -28,7 +28,7 @@ pub(super) struct Replication {
 }
 
 impl Replication {
-    /// Looks whether the server belongs to a set, and listens for the others if so.
+    /// Checks whether the server belongs to a set, and listens for the others if it does.
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
@@ -65,7 +65,7 @@ impl Replication {
         }))
     }
 
-    /// Begins to replicate the tree, which clients are then to be served by, those apart that read past the replica.
+    /// Begins to replicate the tree. Clients then use the replica, except for those that read past it.
     ///
     /// # Errors
     /// [`ServeError`] says what to do next.
@@ -87,14 +87,13 @@ impl Replication {
     }
 }
 
-/// Says what a set of two cannot do. It is no reason not to start: the server that admits the third has to
-/// run.
+/// Logs the limits of a set of two. This does not prevent the start: the server that admits the third member must run.
 fn warn_of_two(membership: &Membership, chosen: &replica::Settings, has_served: bool) {
     let members = membership.directory.members().unwrap_or_default();
     let Some(warning) = set::warning(&members) else {
         return;
     };
-    // Who has just joined was told, and the third may be about to join.
+    // A server that has just joined was told, and the third member may be about to join.
     if has_served {
         tracing::warn!("{warning}");
     }
@@ -103,7 +102,7 @@ fn warn_of_two(membership: &Membership, chosen: &replica::Settings, has_served: 
     }
 }
 
-/// All addresses of the machine, at the port that the others were told of.
+/// All addresses of the machine, at the port that the others were given.
 fn at_own_port(membership: &Membership) -> PeerListenAddress {
     let addresses = membership.own_addresses();
     let mut ports = addresses
@@ -115,7 +114,7 @@ fn at_own_port(membership: &Membership) -> PeerListenAddress {
     PeerListenAddress(ListenAddress(address))
 }
 
-/// What a person reads who cannot listen for replicas.
+/// The error text when the server cannot listen for replicas.
 pub(super) fn refusal_to_listen(address: &SocketAddr, error: &io::Error) -> String {
     let port = address.port();
     format!(
@@ -123,10 +122,10 @@ pub(super) fn refusal_to_listen(address: &SocketAddr, error: &io::Error) -> Stri
     )
 }
 
-/// What the replica is told: what was chosen, with elections that fit it.
+/// The settings of the replica: the configured values, with election times that fit them.
 fn settings(chosen: &replica::Settings) -> replica::Settings {
     let mut settings = chosen.clone();
-    // A lease that is shorter than elections would run out in each of them.
+    // A lease shorter than an election would expire in each election.
     let (shortest, longest) = (Duration::from_millis(50), Duration::from_millis(500));
     let heartbeat = (chosen.site_lease / 10).clamp(shortest, longest);
     settings.views.heartbeat = heartbeat;

@@ -1,6 +1,6 @@
-//! Signals that ask the process to end, or to read its configuration again.
+//! Signals that tell the process to end, or to read its configuration again.
 //!
-//! What must never enter: what comes of them.
+//! What must never enter: the reaction to signals.
 
 use std::io;
 
@@ -9,13 +9,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 const FILE_SIZE: Number = Number::XFSZ;
 
-/// SIGTERM, SIGINT and SIGHUP, as they come.
+/// SIGTERM, SIGINT and SIGHUP.
 #[derive(Debug)]
 pub struct Signals {
     pub(super) stop: StopSignals,
-    /// One that came while nobody waited for it is not forgotten.
+    /// A signal that comes while no task waits for it is kept.
     pub(super) hangup: Signal,
-    /// Where the size of files is limited (`LimitFSIZE`), it comes with a write that goes beyond, which fails; nobody waits for it.
+    /// If file sizes are limited (`LimitFSIZE`), this signal comes with a write beyond the limit, which fails. It is received and ignored.
     _file_size: Signal,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct StopSignals {
 }
 
 impl Signals {
-    /// Takes the signals from now on: none of them ends the process by itself any more. Must be called inside a runtime.
+    /// Receives the signals from now on: none of them ends the process directly any more. Must be called inside a runtime.
     ///
     /// # Errors
     /// When the operating system refuses.
@@ -42,14 +42,14 @@ impl Signals {
         })
     }
 
-    /// Waits for the next one that asks the process to end, and names it.
+    /// Waits for the next signal that tells the process to end, and returns its name.
     pub async fn next_stop(&mut self) -> &'static str {
         self.stop.next().await
     }
 }
 
 impl StopSignals {
-    /// Waits for the next one and names it.
+    /// Waits for the next signal and returns its name.
     pub(super) async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",

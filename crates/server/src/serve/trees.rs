@@ -1,4 +1,4 @@
-//! Opens the stores that are exported.
+//! Opens the exported stores.
 //!
 //! What must never enter: the inside of a store.
 
@@ -17,39 +17,39 @@ use crate::configuration::{Configuration, ExportConfiguration};
 use crate::data_directory::{DataDirectory, MemberOf, is_filled};
 use crate::set::Membership;
 
-/// Any user who can mount a new tree can make files in its root, but not remove those of others, as
-/// in `/tmp`: with the superuser of other machines squashed, nobody else could begin to use it.
+/// Any user who can mount a new tree can create files in its root, but not remove those of others, as in `/tmp`. With
+/// the superuser of other machines squashed, no other user could begin to use the tree.
 const ROOT_MODE: u32 = 0o1777;
 
-/// An open store and where it is shown.
+/// An open store and its export path.
 pub(super) struct Tree {
     /// Its name in the data directory.
     pub(super) name: String,
     pub(super) path: PseudoPath,
     pub(super) store: Arc<Store>,
-    /// What clients are served: the store itself, or the replica around it.
+    /// The file system for clients: the store itself, or the replica around it.
     pub(super) file_system: Arc<dyn FileSystem>,
     /// The replica around the store, if the set keeps this tree.
     pub(super) replica: Option<Arc<Replica>>,
-    /// By which clients read and write its files themselves, where these are striped.
+    /// With it, clients read and write the contents of striped files directly.
     layouts: Option<Arc<dyn Layouts>>,
     rules: Vec<AccessRule>,
 }
 
 impl Tree {
-    /// From now on clients are served by the replica around the store.
+    /// From now on clients use the replica around the store.
     pub(super) fn serve_by(&mut self, replica: Arc<Replica>) {
         self.file_system = replica.file_system();
         self.replica = Some(replica);
     }
 
-    /// Whether clients are not to see it, because this server is a witness and has no contents, or was removed.
+    /// Whether clients must not see it, because this server is a witness without contents, or was removed.
     pub(super) fn is_withheld(&self) -> bool {
         let replica = self.replica.as_ref();
         replica.is_some_and(|replica| replica.is_witness() || replica.is_removed())
     }
 
-    /// What clients get of it; `None` when it is withheld.
+    /// The export for clients; `None` when it is withheld.
     pub(super) fn export(&self) -> Option<Export> {
         let shown = !self.is_withheld();
         shown.then(|| self.shown())
@@ -68,8 +68,8 @@ impl Tree {
     }
 }
 
-/// Opens every exported tree, and makes those that are not there yet. One may have files whose bytes lie
-/// elsewhere, or lie elsewhere as a whole.
+/// Opens every exported tree, and creates missing ones. The contents of the files of one tree may be stored elsewhere,
+/// or that whole tree.
 pub(super) async fn open_all(
     data: &DataDirectory,
     configuration: &Configuration,
@@ -89,7 +89,7 @@ pub(super) async fn open_all(
     Ok(trees)
 }
 
-/// Opens the tree of one export. `striped`: the bytes of its files lie elsewhere; `joined`: it lies elsewhere as a whole.
+/// Opens the tree of one export. `striped`: the contents of its files are stored elsewhere. `joined`: the whole tree is stored elsewhere.
 async fn open_exported(
     data: &DataDirectory,
     (configuration, export): (&Configuration, &ExportConfiguration),
@@ -109,7 +109,7 @@ async fn open_exported(
     if membership.is_some() && data.member()?.is_some() && !is_there {
         return Err(ServeError::TreeMissing(data.tree(&export.tree)));
     }
-    // Those of sets and joined servers come from others, and are missed in ways of their own.
+    // Trees of sets and joined servers come from other servers. Their loss is detected in other ways.
     let is_own = membership.is_none() && joined.is_none();
     if is_own && !is_there && data.has_made(&export.tree)? {
         return Err(ServeError::TreeLost {
@@ -123,7 +123,7 @@ async fn open_exported(
         ..options(data.tree(&export.tree), configuration)
     };
     let name = export.tree.clone();
-    // Opening reads the disk, and replays what a crash left.
+    // Opening reads the disk, and replays the journal after a crash.
     let opened = tokio::task::spawn_blocking(move || open(&options, &name, &new)).await;
     let opened = opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
     let wrong = |source| ServeError::Tree {
@@ -165,7 +165,7 @@ async fn open_exported(
     })
 }
 
-/// Refuses a tree that is not the one that belongs here, and notes whose copy it is.
+/// Refuses a tree that does not belong here, and records whose copy it is.
 fn check_place(
     data: &DataDirectory,
     tree: &str,
@@ -198,7 +198,7 @@ fn check_place(
     }
 }
 
-/// What a tree starts with: that of a set is the same at all replicas.
+/// The initial state of a tree: that of a set is the same at all replicas.
 fn new_store(membership: Option<&Membership>) -> NewStore {
     let new = NewStore {
         root_mode: ROOT_MODE,
@@ -224,7 +224,7 @@ fn open(options: &StoreOptions, name: &str, new: &NewStore) -> Result<Store, sto
     }
 }
 
-/// How a store works in this directory.
+/// The options of a store in this directory.
 pub(super) fn options(directory: PathBuf, configuration: &Configuration) -> StoreOptions {
     let reserve = configuration
         .store

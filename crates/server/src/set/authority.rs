@@ -1,4 +1,4 @@
-//! Who keeps the set's authority, and bringing it back when its keeper is lost.
+//! The keeper of the set's authority, and restoring the authority when its keeper is lost.
 //!
 //! What must never enter: the key, and asking the administrator.
 
@@ -12,7 +12,7 @@ use super::{Membership, SetCommandError, to_change};
 use crate::data_directory::set_path;
 use crate::status::{ask, ask_view};
 
-/// What is known on this data directory of the set's authority.
+/// What this data directory says about the set's authority.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
@@ -20,7 +20,7 @@ pub fn authority(data: &Path) -> Result<AuthorityView, SetCommandError> {
     Ok(SetDirectory::new(set_path(data)).authority()?)
 }
 
-/// Writes a backup of the authority to a file that is not there yet. It is as secret as the key.
+/// Writes a backup of the authority to a new file. It is as secret as the key.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
@@ -28,16 +28,16 @@ pub fn export_authority(data: &Path, to: &Path) -> Result<(), SetCommandError> {
     Ok(SetDirectory::new(set_path(data)).export_authority(to)?)
 }
 
-/// Looks at what only the keeper of the authority needs, if the server of this data directory is that.
+/// Checks the files that only the keeper of the authority needs, if this server is the keeper.
 ///
 /// # Errors
-/// [`SetCommandError`], each with what to do next; the key is missing, for one.
+/// [`SetCommandError`], each with what to do next; for example, the key is missing.
 pub fn check_authority(data: &Path) -> Result<(), SetCommandError> {
     Ok(SetDirectory::new(set_path(data)).check_authority()?)
 }
 
-/// Who would lose the authority to the server of this data directory. That server has to run and to take part in the
-/// view, so that it knows the newest list of members that a majority of the set knows; the keeper must not be there.
+/// The keeper that would lose the authority to the server of this data directory. That server must run and be in the
+/// view, so that it has the newest list of members that a majority of the set knows. The keeper must not be connected.
 ///
 /// # Errors
 /// [`SetCommandError::NotRestored`] says why it cannot be restored here now, and what to do.
@@ -74,7 +74,7 @@ pub async fn check_restoration(data: &Path) -> Result<AuthorityView, SetCommandE
 }
 
 /// Makes the server of this data directory the keeper of the set's authority, from a backup: a file that
-/// [`export_authority`] wrote, or a copy of a previous keeper's `set` directory. [`check_restoration`] comes first.
+/// [`export_authority`] wrote, or a copy of a previous keeper's `set` directory. Call [`check_restoration`] first.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next; then nothing has changed.

@@ -1,4 +1,4 @@
-//! The membership of a running server, as its data directory proves it.
+//! The membership of a running server, as proven by its data directory.
 //!
 //! What must never enter: changes of the set.
 
@@ -18,9 +18,9 @@ pub(crate) struct Membership {
     pub(crate) directory: SetDirectory,
     /// The set.
     pub(crate) set: SetId,
-    /// The place in it.
+    /// The slot in it.
     pub(crate) slot: ReplicaSlot,
-    /// What every copy of the set's tree has in common.
+    /// The part of the tree's identity that all copies share.
     pub(crate) tree: TreeIdentity,
 }
 
@@ -30,7 +30,7 @@ pub enum MembershipError {
     /// The set's files.
     #[error(transparent)]
     Set(#[from] SetError),
-    /// What they say of the tree is not understood.
+    /// This program cannot decode the description of the tree.
     #[error(
         "{0} does not describe a tree as this program knows it; start the newer program that wrote it, or restore the file from a backup"
     )]
@@ -38,10 +38,10 @@ pub enum MembershipError {
 }
 
 impl Membership {
-    /// The slot of the replica that begins a set, and of every tree of a server on its own.
+    /// The slot of the replica that begins a set, and of every tree of a server without a set.
     pub(crate) const FIRST_SLOT: ReplicaSlot = ReplicaSlot(1);
 
-    /// Reads and checks the files of a set that is there.
+    /// Reads and checks the existing files of a set.
     ///
     /// # Errors
     /// [`MembershipError`] says what to do next.
@@ -58,7 +58,7 @@ impl Membership {
         })
     }
 
-    /// Where the other replicas call this server, as its files say now; nothing when they cannot be read.
+    /// The addresses at which the other replicas call this server, as its files say now; empty when they cannot be read.
     pub(crate) fn own_addresses(&self) -> Vec<String> {
         let members = self.directory.members().unwrap_or_default();
         let own = members

@@ -1,8 +1,8 @@
-//! What a data directory says of the set its server belongs to, and what people do with that: begin a set,
-//! invite, join, list, move and remove members.
+//! The set of a server in its data directory, and the operations of people on it: begin a set, invite, join, list, move
+//! and remove members.
 //!
-//! The set's files lie in `set/` of the data directory; the `peer` crate keeps them and hands the words about
-//! the tree on without understanding them. Here they get their meaning.
+//! The set's files are in `set/` of the data directory. The `peer` crate maintains them, and passes on the text about
+//! the tree without understanding it. This module gives the text its meaning.
 //!
 //! What must never enter: connections to the members of the set.
 
@@ -42,18 +42,18 @@ pub use reach::{foreignness, resolve, silence_at};
 pub use recovering::{LastChance, go_on_with, last_chance};
 pub use rejoining::{Rejoined, rejoin};
 
-/// What [`crate::decode_as_anything`] says, of what a replica is told of the tree.
+/// [`crate::decode_as_anything`] for the text about the tree that a replica gets.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     let _ = tree_words::decode(bytes);
 }
 
-/// Why something with a set was not done. Each message says what to do next.
+/// Why an operation on a set failed. Each message says what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum SetCommandError {
     /// The data directory cannot be used.
     #[error(transparent)]
     DataDirectory(#[from] DataDirectoryError),
-    /// The set's files, the token, or the set itself refuse.
+    /// The set's files, the token, or the set itself refuse the operation.
     #[error(transparent)]
     Set(SetError),
     /// There is no set in the directory.
@@ -61,25 +61,25 @@ pub enum SetCommandError {
         "the server of {0} belongs to no set; begin one with `meridian set create`, or enter one with `meridian set join`"
     )]
     NoSet(PathBuf),
-    /// What the set says cannot be used here.
+    /// The set's files cannot be used here.
     #[error(transparent)]
     Membership(#[from] MembershipError),
-    /// The joining server has files already, which would not be those of the set.
+    /// The joining server already has files, which do not belong to the set.
     #[error(
         "{0} holds a tree already, and a server that joins gets that of the set; choose another directory with --data, or move this tree away first"
     )]
     TreePresent(PathBuf),
-    /// The tree that is there was made by a replica of another set.
+    /// The existing tree was made by a replica of another set.
     #[error(
         "the tree in {path} was made by replica {slot} of a set, so it cannot be the first copy of a new one; move it away, mount the old set and copy the files, or choose another directory with --data"
     )]
     OtherSlot {
-        /// Where the tree is.
+        /// The path of the tree.
         path: PathBuf,
-        /// Which replica made it.
+        /// The replica that made it.
         slot: u16,
     },
-    /// The tree that is there was a copy of another set's.
+    /// The existing tree is a copy of another set's tree.
     #[error(
         "the tree in {0} is the copy of a member of a set, whose files are missing; put back the whole data directory from one backup, or move the tree away"
     )]
@@ -89,23 +89,23 @@ pub enum SetCommandError {
         "{0} belongs to a pool (`meridian pool members` shows which), and a server enters a set before it makes a pool for its copy; choose another directory with --data"
     )]
     InPool(PathBuf),
-    /// A copy whose contents lie in a pool is not begun anew.
+    /// A copy with contents in a pool cannot be replaced.
     #[error(
         "the contents of the copy in {0} lie in a pool, whose data servers go by that copy; remove this member, and let a server with another data directory join, which makes a pool of its own"
     )]
     CopyInPool(PathBuf),
-    /// There is no copy that could be replaced.
+    /// There is no copy to replace.
     #[error("{0} holds no copy of a set's tree; let its server join with `meridian set join`")]
     NothingToReplace(PathBuf),
-    /// The tree that is there cannot be opened.
+    /// The existing tree cannot be opened.
     #[error("cannot open the tree \"{tree}\": {source}")]
     Tree {
         /// Its name.
         tree: String,
-        /// Why not.
+        /// The error.
         source: StoreError,
     },
-    /// What the set agreed on cannot be used.
+    /// The agreed state of the set cannot be used.
     #[error(transparent)]
     Recover(#[from] replica::recovering_set::RecoverError),
     /// The server itself is not among the survivors.
@@ -116,7 +116,7 @@ pub enum SetCommandError {
         /// Its slot.
         own: u16,
     },
-    /// The server has no contents to go on with.
+    /// The server has no contents to continue with.
     #[error(
         "this server is replica {own}, a witness, which keeps no contents; run the command on a survivor that keeps the tree"
     )]
@@ -127,32 +127,32 @@ pub enum SetCommandError {
     /// The authority cannot be restored here now.
     #[error("the authority is not restored here: {0}")]
     NotRestored(String),
-    /// A name or address leads nowhere.
+    /// A name or address cannot be resolved.
     #[error(
         "{address} cannot be looked up ({reason}); check the name, or give an address such as 192.0.2.1:7643"
     )]
     Unresolved {
         /// What was looked up.
         address: String,
-        /// Why not.
+        /// The error.
         reason: String,
     },
-    /// Nobody is given up.
+    /// No replica would be given up.
     #[error(
         "these are all replicas of the set, so nobody is given up; name with --survivors only those that are left"
     )]
     NobodyGivenUp,
-    /// The tree's directory cannot be looked at.
+    /// The tree's directory cannot be read.
     #[error("cannot read {path}: {source}; check the disk and who may read it")]
     Io {
         /// Which directory.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
 }
 
-/// What is said of a set whose data directory is not there is said of the directory.
+/// If the data directory of a set does not exist, reports the error for the directory.
 impl From<SetError> for SetCommandError {
     fn from(error: SetError) -> SetCommandError {
         match (absence(&error), error) {
@@ -166,7 +166,7 @@ impl From<SetError> for SetCommandError {
     }
 }
 
-/// That the data directory is not there, where an error of its set, or of its pool, comes from that.
+/// The error for a missing data directory, if that caused an error of its set or its pool.
 pub(crate) fn absence(error: &SetError) -> Option<DataDirectoryError> {
     let data = match error {
         SetError::NoSet(files) => files.parent()?,
@@ -183,18 +183,18 @@ pub(crate) fn absence(error: &SetError) -> Option<DataDirectoryError> {
 pub struct Joined {
     /// The set.
     pub set: String,
-    /// The server's place in it.
+    /// The server's slot.
     pub slot: u16,
     /// All members, this one included.
     pub members: Vec<Member>,
-    /// Which of them keeps the authority, and so invites and removes.
+    /// The keeper of the authority, which invites and removes.
     pub keeper: u16,
-    /// What the set says of the address under which the server joined, if it is not as it should be.
+    /// The set's remark about the address under which the server joined, if there is a problem.
     pub remark: Option<String>,
 }
 
 impl Joined {
-    /// Whether the server votes only.
+    /// Whether the server only votes.
     #[must_use]
     pub fn is_witness(&self) -> bool {
         let mut members = self.members.iter();
@@ -202,17 +202,17 @@ impl Joined {
     }
 }
 
-/// Where a server is reached that becomes a member.
+/// The addresses of a server that becomes a member.
 #[derive(Clone, Copy, Debug)]
 pub struct Reached<'a> {
-    /// By the other replicas.
+    /// For the other replicas.
     pub peers: &'a PeerAddress,
-    /// By clients; at the same host and the port of NFS where nobody says otherwise.
+    /// For clients; by default the same host, at the port of NFS.
     pub clients: Option<&'a ClientAddress>,
 }
 
 impl Reached<'_> {
-    /// The same for the set, once all of it leads somewhere.
+    /// The same in the form for the set, after all addresses were resolved.
     fn places(self) -> Result<Places, SetCommandError> {
         resolve(self.peers.as_str())?;
         if let Some(clients) = self.clients {
@@ -226,14 +226,14 @@ impl Reached<'_> {
     }
 }
 
-/// The set of this data directory, for somebody who is going to change it.
+/// The set of this data directory, before a change.
 fn to_change(data: &Path) -> Result<SetDirectory, SetCommandError> {
     refuse_another_users(data)?;
     Ok(SetDirectory::new(set_path(data)))
 }
 
-/// Makes the server of this data directory the first replica of a new set, which keeps its tree of this name.
-/// A tree that is there already becomes the set's. May be repeated when it was interrupted. No server may run on the directory meanwhile.
+/// Makes the server of this data directory the first replica of a new set, which keeps its tree of this name. An existing tree becomes the set's. May be
+/// repeated after an interruption. No server may run on the directory meanwhile.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
@@ -264,7 +264,7 @@ pub fn create(
     })
 }
 
-/// The set that was begun here in the same way by a command that was interrupted, before any server ran in it.
+/// The set that an interrupted command with the same arguments began here, before any server ran in it.
 fn begun(
     data: &Path,
     tree: &str,
@@ -297,7 +297,7 @@ fn begin(data: &Path, tree: &str, places: &Places) -> Result<SetDirectory, SetCo
     Ok(directory)
 }
 
-/// Where the set will be, of a data directory that has none. Told before it is said that a server runs there.
+/// The future set of a data directory that has none. This error comes before the one that a server runs there.
 fn without_set(data: &Path) -> Result<SetDirectory, SetCommandError> {
     let directory = SetDirectory::new(set_path(data));
     match directory.exists()? {
@@ -309,7 +309,7 @@ fn without_set(data: &Path) -> Result<SetDirectory, SetCommandError> {
     }
 }
 
-/// The identity of a tree that is there and was made by a server on its own.
+/// The identity of an existing tree that a server without a set made.
 fn existing_tree(data: &DataDirectory, tree: &str) -> Result<TreeIdentity, SetCommandError> {
     let path = data.tree(tree);
     let opened = Store::open(&StoreOptions::new(&path));
@@ -329,12 +329,12 @@ fn existing_tree(data: &DataDirectory, tree: &str) -> Result<TreeIdentity, SetCo
     Ok(store.tree())
 }
 
-/// Whether there is anything where the tree of this name would be.
+/// Whether the path of the tree with this name exists.
 fn has_tree(data: &DataDirectory, tree: &str) -> Result<bool, SetCommandError> {
     Ok(is_filled(&data.tree(tree))?)
 }
 
-/// What a server is invited as.
+/// The role of an invited server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A replica, which keeps the tree.
@@ -343,8 +343,8 @@ pub enum Role {
     Witness,
 }
 
-/// Makes the token by which one more server joins, once and within `lifetime`, and is called `name` then, if that is not empty. The
-/// server may run meanwhile.
+/// Makes the token with which one more server joins, once and within `lifetime`. The server gets `name`, if that is not
+/// empty. The inviting server may run meanwhile.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
@@ -363,7 +363,7 @@ pub fn invite(
     Ok(token.encode())
 }
 
-/// Changes what people call a member; an empty name takes it away.
+/// Changes the name of a member; an empty name removes it.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
@@ -371,7 +371,7 @@ pub fn set_name(data: &Path, slot: u16, name: &str) -> Result<(), SetCommandErro
     Ok(to_change(data)?.set_name(ReplicaSlot(slot), name)?)
 }
 
-/// Why the token that was just made cannot be used at present: nobody answers where it tells a server to call.
+/// Why a new token cannot be used at present: no server answers at the addresses in it.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
@@ -389,7 +389,7 @@ pub fn silence_of_inviter(data: &Path) -> Result<Option<String>, SetCommandError
         .map(|silences| silences.join("; ")))
 }
 
-/// The tokens that were made, not used, and still work, by slot. Their secrets are known to their holders alone.
+/// The unused and valid tokens, by slot. Only their holders know their secrets.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
@@ -397,7 +397,7 @@ pub fn tokens(data: &Path) -> Result<Vec<Outstanding>, SetCommandError> {
     Ok(SetDirectory::new(set_path(data)).tokens(SystemTime::now())?)
 }
 
-/// Has the token for a slot admit nobody any more.
+/// Makes the token for a slot invalid.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
@@ -406,11 +406,11 @@ pub fn revoke_token(data: &Path, slot: u16) -> Result<(), SetCommandError> {
     Ok(directory.revoke_token(ReplicaSlot(slot), SystemTime::now())?)
 }
 
-/// Changes where clients reach a member; without an address that is derived from where the other replicas do. Says what
-/// speaks against the address, if anything does.
+/// Changes where clients reach a member. Without an address it is derived from the address for the other replicas.
+/// Returns a warning about the address, if there is one.
 ///
 /// # Errors
-/// [`SetCommandError::Unresolved`] when it leads nowhere, and others; each with what to do next.
+/// [`SetCommandError::Unresolved`] when it cannot be resolved, and others; each with what to do next.
 pub fn set_client_address(
     data: &Path,
     slot: u16,
@@ -425,7 +425,7 @@ pub fn set_client_address(
     Ok(address.and_then(|address| silence_at(address.as_str())))
 }
 
-/// Where clients reach a member, `host:port`: as somebody has said, or else where the other replicas do, at the port of NFS.
+/// Where clients reach a member, `host:port`: as configured, or the hosts for the other replicas at the port of NFS.
 #[must_use]
 pub fn client_addresses(member: &Member) -> Vec<String> {
     if !member.client_addresses.is_empty() {
@@ -436,11 +436,11 @@ pub fn client_addresses(member: &Member) -> Vec<String> {
     hosts.map(|host| format!("{host}:{NFS_PORT}")).collect()
 }
 
-/// Changes where the other replicas reach a member. They call there when their present connections end. Says what
-/// speaks against the address, if anything does.
+/// Changes where the other replicas reach a member. They use it when their current connections end. Returns a warning
+/// about the address, if there is one.
 ///
 /// # Errors
-/// [`SetCommandError::Unresolved`] when it leads nowhere, and others; each with what to do next.
+/// [`SetCommandError::Unresolved`] when it cannot be resolved, and others; each with what to do next.
 pub fn set_address(
     data: &Path,
     slot: u16,
@@ -453,8 +453,8 @@ pub fn set_address(
     Ok(silence_at(address.as_str()))
 }
 
-/// Makes the server of this data directory a replica of the set that invited it. May be repeated when it was interrupted.
-/// No server may run on the directory meanwhile; one must run where the invitation came from.
+/// Makes the server of this data directory a replica of the set that invited it. May be repeated after an interruption.
+/// No server may run on the directory meanwhile; the inviting server must run.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
@@ -489,14 +489,14 @@ pub async fn join(
     })
 }
 
-/// Why a set of these members cannot go on when one of them is lost; nothing when it can, or has one member.
+/// Why a set of these members cannot continue when it loses one of them; `None` if it can, or has one member.
 #[must_use]
 pub fn warning(members: &[Member]) -> Option<&'static str> {
     let members = members.iter().filter(|member| !member.revoked);
     (members.count() == 2).then_some(TWO_VOTERS)
 }
 
-/// What to know of a set with an even number of members that can lose one; nothing for others.
+/// A remark about a set with an even number of members that can lose one; `None` for other sets.
 #[must_use]
 pub fn hint(members: &[Member]) -> Option<String> {
     let count = members.iter().filter(|member| !member.revoked).count();
@@ -510,13 +510,13 @@ pub fn hint(members: &[Member]) -> Option<String> {
     })
 }
 
-/// What is said to those who ask a set of two for `majority`.
+/// The error when a set of two is asked for `majority`.
 pub(crate) const MAJORITY_OF_TWO: &str = "with two servers a majority is both of them: every change waits for the other one, and when one is lost the other stops; add a third replica or a witness with `meridian set invite`";
 
-/// What is said of every set of two.
+/// The warning for every set of two.
 pub(crate) const TWO_VOTERS: &str = "two servers cannot outvote each other: when one of them is lost or cut off, the other stops answering until it is back; add a third replica or a witness (`meridian set invite`, with --witness for one that keeps no contents)";
 
-/// The members of the set as this data directory knows them, with the place of its own server.
+/// The members of the set as this data directory knows them, with the slot of its own server.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
@@ -536,12 +536,12 @@ pub fn members(data: &Path) -> Result<Joined, SetCommandError> {
 /// Whether the server of this data directory belongs to a set.
 ///
 /// # Errors
-/// When that cannot be looked at.
+/// When this cannot be determined.
 pub fn belongs_to_one(data: &Path) -> Result<bool, SetCommandError> {
     Ok(SetDirectory::new(set_path(data)).exists()?)
 }
 
-/// The ports at which the others call the server of this data directory.
+/// The ports at which the other members call the server of this data directory.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
@@ -552,7 +552,7 @@ pub(crate) fn own_ports(data: &Path) -> Result<Vec<u16>, SetCommandError> {
     Ok(addresses.iter().filter_map(port).collect())
 }
 
-/// When the certificate expires with which the server of this data directory proves itself to the others.
+/// When the certificate of the server of this data directory expires.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
@@ -560,7 +560,7 @@ pub fn certificate_expires(data: &Path) -> Result<SystemTime, SetCommandError> {
     Ok(SetDirectory::new(set_path(data)).certificate_expires()?)
 }
 
-/// Looks whether the authority is kept here, so that members can be invited and removed.
+/// Checks that this server keeps the authority, so that members can be invited and removed.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
@@ -568,7 +568,7 @@ pub fn check_keeper(data: &Path) -> Result<(), SetCommandError> {
     tokens(data).map(drop)
 }
 
-/// Removes a member: whatever certificate it shows is refused from now on. Its slot is never used again.
+/// Removes a member: it is refused from now on, whatever certificate it shows. Its slot is never used again.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.

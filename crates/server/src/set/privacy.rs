@@ -1,4 +1,4 @@
-//! Whether others than the server's user may read or change what its data directory keeps from them.
+//! Checks whether users other than the server's can read or change secret parts of its data directory.
 //!
 //! What must never enter: changes to anything, and the contents of files.
 
@@ -9,22 +9,22 @@ use std::path::{Path, PathBuf};
 use crate::configuration::Configuration;
 use crate::data_directory::{has_user, pool_path, set_path, user_name};
 
-/// Whom the package's unit runs the server as.
+/// The user under which the package's unit runs the server.
 const USER_OF_UNIT: &str = "meridian";
 
-/// At most this many entries of a directory are looked at.
+/// The maximum number of checked entries of a directory.
 const ENTRIES_MAX: usize = 64;
 
-/// Something that others may read or change, or that the server's user may not.
+/// Something that other users can read or change, or that the server's user cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exposure {
-    /// What is the case.
+    /// The problem.
     pub what: String,
     /// What to do.
     pub remedy: String,
 }
 
-/// What is wrong with the owners and modes of a data directory and of the keys in it. What this user may not look at is
+/// Problems with the owners and modes of a data directory and of the keys in it. Files that this user cannot check are
 /// left out.
 #[must_use]
 pub fn exposures(data: &Path) -> Vec<Exposure> {
@@ -62,14 +62,14 @@ pub fn exposures(data: &Path) -> Vec<Exposure> {
     found
 }
 
-/// Says so in the log, where a server starts.
+/// Logs these problems when a server starts.
 pub(crate) fn warn_of_exposures(data: &Path) {
     for Exposure { what, remedy } in exposures(data) {
         tracing::warn!("{what}; {remedy} mends it");
     }
 }
 
-/// What is in a directory and can be looked at; of a link, where it leads. `lost+found` is the file system's.
+/// The entries of a directory that can be checked; for a link, its target. `lost+found` belongs to the file system.
 fn entries(directory: &Path) -> Vec<(PathBuf, Metadata)> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let paths = entries.take(ENTRIES_MAX).map(|entry| entry.path());
@@ -81,7 +81,7 @@ fn entries(directory: &Path) -> Vec<(PathBuf, Metadata)> {
     found
 }
 
-/// A directory in which others may put another file in the place of one.
+/// A directory in which other users can replace files.
 fn changeable(path: &Path, metadata: &Metadata) -> Option<Exposure> {
     let mode = metadata.permissions().mode() & 0o777;
     (mode & 0o022 != 0).then(|| Exposure {
@@ -93,7 +93,7 @@ fn changeable(path: &Path, metadata: &Metadata) -> Option<Exposure> {
     })
 }
 
-/// A key that others may read, or the directory where keys are if others may change it.
+/// A key that other users can read, or the directory of keys if other users can change it.
 fn readable(path: &Path, metadata: &Metadata) -> Option<Exposure> {
     if metadata.is_dir() {
         return changeable(path, metadata);

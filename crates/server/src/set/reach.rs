@@ -1,6 +1,6 @@
-//! Whether an address is one: looked up, and tried, when it is given and not when it is needed.
+//! Resolves and tries an address when it is entered, and not only when it is needed.
 //!
-//! What must never enter: what happens at the address.
+//! What must never enter: the service at the address.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
@@ -11,7 +11,7 @@ use super::SetCommandError;
 /// How long a server may take to accept a connection.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Looks an address up, `host:port`.
+/// Resolves an address, `host:port`.
 ///
 /// # Errors
 /// [`SetCommandError::Unresolved`] when there is no such host.
@@ -29,8 +29,8 @@ pub fn resolve(address: &str) -> Result<Vec<SocketAddr>, SetCommandError> {
     }
 }
 
-/// Why nobody can be reached at an address from here, for people; nothing when somebody accepts a connection. Waits
-/// some seconds at most for each address that a name has.
+/// Why no connection to an address is possible from here, for people; `None` when a connection is accepted. Waits at
+/// most some seconds for each address of a name.
 #[must_use]
 pub fn silence_at(address: &str) -> Option<String> {
     let found = match resolve(address) {
@@ -48,7 +48,7 @@ pub fn silence_at(address: &str) -> Option<String> {
     Some(format!("nobody answers at {address}{reason}"))
 }
 
-/// Why an address seems not to be one of this machine, for people; nothing when it is.
+/// Why an address seems not to belong to this machine, for people; `None` if it does.
 ///
 /// # Errors
 /// [`SetCommandError::Unresolved`] when there is no such host.
@@ -64,8 +64,8 @@ pub fn foreignness(address: &str) -> Result<Option<String>, SetCommandError> {
     )))
 }
 
-/// The system gives a socket no address that the machine does not have; none at all while every port is taken, or where it speaks no
-/// such protocol.
+/// The system refuses to bind a socket to an address that the machine does not have. It also refuses while every port
+/// is taken, or without support for the protocol.
 pub(crate) fn is_local(address: IpAddr) -> bool {
     match UdpSocket::bind((address, 0)) {
         Ok(_) => true,
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn addresses_of_others_are_known() {
         assert_eq!(foreignness("127.0.0.1:1").unwrap(), None);
-        // For documentation (RFC 5737): no machine has it.
+        // A documentation address (RFC 5737): no machine has it.
         let told = foreignness("192.0.2.1:7643").unwrap().unwrap();
         assert!(told.contains("no address of this machine"), "{told}");
     }

@@ -1,4 +1,4 @@
-//! Going on when the majority of a set is gone for ever, on an administrator's word.
+//! Continuing when the majority of a set is gone for ever, by an administrator's decision.
 //!
 //! What must never enter: asking the administrator; the caller has done so.
 
@@ -14,29 +14,29 @@ use vfs::ReplicaSlot;
 use super::{Membership, SetCommandError};
 use crate::data_directory::{DataDirectory, set_path};
 
-/// What a survivor knows of its set, and who would be given up.
+/// What a survivor knows about its set, and which members would be given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastChance {
-    /// The server's own place.
+    /// The server's own slot.
     pub own: u16,
-    /// The last view it has heard of.
+    /// The last view that it knows.
     pub known: KnownSet,
-    /// Who would be given up, for ever.
+    /// The members that would be given up for ever.
     pub gone: Vec<u16>,
     /// Whether this server can admit others afterwards.
     pub keeps_authority: bool,
 }
 
-/// A stopped server's store, and what it says.
+/// The store of a stopped server, and its content.
 struct Standstill {
-    // Dropped first: the store closes before another process may open it.
+    // Dropped first: the store must be closed before another process may open it.
     store: Arc<Store>,
     set: SetDirectory,
     _data: DataDirectory,
 }
 
-/// Says what going on with the survivors alone would mean, as far as this server knows. No server may run on
-/// the directory.
+/// Reports what continuing with only the survivors would mean, as far as this server knows. No server may run on the
+/// directory.
 ///
 /// # Errors
 /// [`SetCommandError`], each with what to do next.
@@ -61,7 +61,7 @@ pub async fn go_on_with(
     let chance = examine(&standstill, survivors).await?;
     recovering_set::go_on_with(&standstill.store, survivors).await?;
     if chance.keeps_authority {
-        // A member that is given up must not be taken in again because the list still names it.
+        // A member that is given up must not be admitted again because the list still contains it.
         for slot in &chance.gone {
             standstill.set.revoke(ReplicaSlot(*slot))?;
         }
@@ -73,7 +73,7 @@ async fn open(data: &Path, tree: &str) -> Result<Standstill, SetCommandError> {
     let membership = Membership::read(SetDirectory::new(set_path(data)))?;
     let data = DataDirectory::open_or_create(data)?;
     let options = StoreOptions::new(data.tree(tree));
-    // Opening reads the disk, and replays what a crash left.
+    // Opening reads the disk, and replays the journal after a crash.
     let opened = tokio::task::spawn_blocking(move || Store::open(&options)).await;
     let opened = opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
     let store = opened.map_err(|source| SetCommandError::Tree {

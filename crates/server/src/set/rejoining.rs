@@ -1,9 +1,9 @@
-//! A member whose copy cannot be trusted any more becomes a new one; what it had is kept aside.
+//! A member with an untrusted copy becomes a new member; its old data is set aside.
 //!
-//! It gets a new slot. What the old one had promised is forgotten: which votes it gave, which numbers it gave to
-//! objects and updates; nobody can tell any more which of them may be used again (decision 0013).
+//! It gets a new slot. The old slot's obligations are forgotten: its votes, and the numbers that it gave to objects and
+//! updates. It is unknown which of them may be used again (decision 0013).
 //!
-//! What must never enter: what becomes of the old slot; the set decides about it as about any lost member.
+//! What must never enter: the old slot; the set decides about it as about any lost member.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -15,28 +15,28 @@ use peer::set::{Kind, SetDirectory, SetError, Token};
 use super::{Joined, Membership, Reached, SetCommandError, has_tree};
 use crate::data_directory::{DataDirectory, set_path};
 
-/// The files of the new membership until the old ones are out of the way.
+/// The files of the new membership, until the old ones have been moved.
 const JOINING: &str = "set.joining";
-/// Where copies are kept that were replaced.
+/// The directory for replaced copies.
 const ASIDE: &str = "aside";
 
-/// A member that has begun anew.
+/// A member that has rejoined.
 #[derive(Clone, Debug)]
 pub struct Rejoined {
-    /// Its new place.
+    /// Its new membership.
     pub joined: Joined,
-    /// Its previous slot, as far as the directory knew it.
+    /// Its previous slot, if the directory knew it.
     pub before: Option<u16>,
-    /// Where everything lies that it had.
+    /// The path of its old data.
     pub aside: PathBuf,
 }
 
-/// Puts what this data directory has of a set aside, and makes its server a new replica of the set that
-/// invited it. May be repeated with the same token when it failed half-way, or was interrupted. No server may run on the directory meanwhile; one must run
-/// where the invitation came from.
+/// Sets aside the set data of this data directory, and makes its server a new replica of the set that invited it. May
+/// be repeated with the same token after a partial failure or an interruption. No server may run on the directory
+/// meanwhile; the inviting server must run.
 ///
 /// # Errors
-/// [`SetCommandError`], each with what to do next; unless it failed half-way nothing has changed.
+/// [`SetCommandError`], each with what to do next; except after a partial failure nothing has changed.
 pub async fn rejoin(
     token: &str,
     path: &Path,
@@ -94,7 +94,7 @@ pub async fn rejoin(
     })
 }
 
-/// The previous slot, as far as that was known, and where everything lies that it had, if the command was interrupted when all was done.
+/// The previous slot, if known, and the path of the old data, if the command was interrupted after it had finished.
 fn finished(path: &Path, token: &Token) -> Option<(Option<u16>, PathBuf)> {
     let identity = SetDirectory::new(set_path(path)).identity().ok()?;
     if (identity.set(), identity.slot()) != (token.set, token.slot) {
@@ -111,7 +111,7 @@ fn finished(path: &Path, token: &Token) -> Option<(Option<u16>, PathBuf)> {
     Some((before, aside))
 }
 
-/// Moves the tree, the set's files and what clients held out of the way.
+/// Moves the tree, the set's files and the clients' records away.
 fn put_aside(
     data: &DataDirectory,
     tree: &str,
@@ -129,7 +129,7 @@ fn put_aside(
     let moved = [
         (data.tree(tree), "tree"),
         (data.clients(), "clients"),
-        // Last: until then it is known which member's copy this was.
+        // Last: until then the directory shows which member's copy this was.
         (set_path(data.path()), "set"),
     ];
     for (from, name) in moved {

@@ -1,11 +1,11 @@
-//! What all replicas are told of the tree when they join: its identity, as lines of text.
+//! The text about the tree that all replicas get when they join: its identity, as lines.
 //!
-//! What must never enter: how it travels, and where it is kept.
+//! What must never enter: how it is sent, and where it is stored.
 
 use store::TreeIdentity;
 use vfs::FsId;
 
-/// The first line: what this is, and in which format.
+/// The first line: the kind of text and its format.
 const HEADING: &str = "meridian tree 1";
 
 /// The identity of a new tree.

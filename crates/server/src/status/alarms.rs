@@ -1,7 +1,7 @@
-//! What deserves a person's attention, taken from the rest of a status. `docs/operating.md` says of each alarm
+//! Problems that need a person's attention, derived from the rest of a status. `docs/operating.md` says for each alarm
 //! what to do.
 //!
-//! What must never enter: asking anybody; an alarm follows from what the status says already.
+//! What must never enter: questions to other servers; an alarm follows from data in the status.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,17 +20,17 @@ use super::{
 use crate::set::{MAJORITY_OF_TWO, TWO_VOTERS};
 use vfs::{Counted, ShownText};
 
-/// What is under way when an update comes is granted in a few round trips, or frozen within a lease.
+/// When an update arrives, pending control is granted within a few round trips, or frozen within a lease.
 const UPDATE_WAITS_MS: u64 = 60_000;
 
-/// Something that is not as it should be.
+/// A problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alarm {
-    /// Which alarm: one of a few words that do not change, such as `member-away`.
+    /// The name of the alarm: one of a fixed list of short names, such as `member-away`.
     pub name: String,
     /// The tree that it is about.
     pub tree: String,
-    /// What is the matter.
+    /// The problem, in words.
     pub what: String,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for Alarm {
     }
 }
 
-/// All that is not as it should be with one export.
+/// All problems of one export.
 pub(crate) fn alarms(export: &ExportStatus) -> Vec<Alarm> {
     let mut found = Vec::new();
     if export.store.failed {
@@ -63,7 +63,7 @@ pub(crate) fn alarms(export: &ExportStatus) -> Vec<Alarm> {
     found.into_iter().map(alarm).collect()
 }
 
-/// All that is not as it should be with the pool of a server.
+/// All problems of a server's pool.
 pub(crate) fn of_pool(pool: &PoolStatus) -> Vec<Alarm> {
     let wrong = pool.servers.iter().filter(|server| !server.is_well());
     let alarm = |server: &PoolServerStatus| Alarm {
@@ -94,7 +94,7 @@ pub(crate) fn of_pool(pool: &PoolStatus) -> Vec<Alarm> {
     alarms.chain(not_moved).collect()
 }
 
-/// Data servers on which hardly anything can be written, this one included.
+/// Data servers with almost no free space, this one included.
 fn full_servers(pool: &PoolStatus) -> impl Iterator<Item = Alarm> + '_ {
     let own = pool
         .holding
@@ -120,7 +120,7 @@ fn full_servers(pool: &PoolStatus) -> impl Iterator<Item = Alarm> + '_ {
     })
 }
 
-/// What is left of a nearly full disk, and who has the rest.
+/// The free space of a nearly full disk, and what uses the rest.
 fn who_has_how_much(space: &SpaceStatus) -> String {
     let (available, total) = (space.available_bytes, space.total_bytes);
     let left = format!("{} of {} are left", size(available), size(total));
@@ -139,7 +139,7 @@ fn who_has_how_much(space: &SpaceStatus) -> String {
 
 fn of_replica(replica: &ReplicaStatus) -> Vec<(&'static str, String)> {
     if replica.removed {
-        // Whatever else it knows of the set is past.
+        // All its other knowledge of the set is outdated.
         return vec![("removed", REMOVED.to_owned())];
     }
     let mut found = rolled_back(replica);
@@ -187,7 +187,7 @@ fn of_replica(replica: &ReplicaStatus) -> Vec<(&'static str, String)> {
     found
 }
 
-/// One disk after another that has too little space.
+/// The disks that have too little space.
 fn short(replica: &ReplicaStatus) -> Option<(&'static str, String)> {
     let mut disks: BTreeMap<u16, Vec<String>> = BTreeMap::new();
     for ShortView { by, of } in &replica.short {
@@ -208,7 +208,7 @@ fn short(replica: &ReplicaStatus) -> Option<(&'static str, String)> {
     (!told.is_empty()).then(|| ("space", told.join("; ")))
 }
 
-/// Of this copy, and of the other members'.
+/// Older copies were restored: here, and at other members.
 fn rolled_back(replica: &ReplicaStatus) -> Vec<(&'static str, String)> {
     let own = replica.rolled_back.iter();
     let own = own.map(|why| ("copy-rolled-back", why.clone()));
@@ -216,7 +216,7 @@ fn rolled_back(replica: &ReplicaStatus) -> Vec<(&'static str, String)> {
         let why = peer.rolled_back.as_ref()?;
         let who = called::replica(&replica.names, peer.slot);
         let what = match peer.connected {
-            // Nobody needs to replace its copy.
+            // No copy has to be replaced.
             true => format!(
                 "besides {who}, which is in contact, a server has called itself so with an older copy of its data directory, and is refused; find that one and stop it"
             ),
@@ -227,7 +227,7 @@ fn rolled_back(replica: &ReplicaStatus) -> Vec<(&'static str, String)> {
     own.chain(peers).collect()
 }
 
-/// Who sent what makes no sense.
+/// The members that sent invalid data.
 fn nonsense(replica: &ReplicaStatus) -> Vec<(&'static str, String)> {
     let said = replica.peers.iter().filter_map(|peer| {
         let (who, what) = (called::replica(&replica.names, peer.slot), &peer.nonsense);
@@ -238,7 +238,7 @@ fn nonsense(replica: &ReplicaStatus) -> Vec<(&'static str, String)> {
     said.collect()
 }
 
-/// Whose updates cannot be applied here, though nothing else is the matter with this server.
+/// The members whose updates cannot be applied here, although this server has no other problem.
 fn waiting_updates(replica: &ReplicaStatus) -> Vec<(&'static str, String)> {
     let told = replica.peers.iter().filter_map(|peer| {
         let waits = peer.update_waits_ms.filter(|waits| *waits >= UPDATE_WAITS_MS)?;
@@ -251,7 +251,7 @@ fn waiting_updates(replica: &ReplicaStatus) -> Vec<(&'static str, String)> {
     told.collect()
 }
 
-/// Who of the view lacks more than is kept. Where the others can do without it it leaves within moments.
+/// Members of the view that lack more than is kept for them. If the others can continue without such a member, it leaves the view within moments.
 fn slow(replica: &ReplicaStatus) -> Option<(&'static str, String)> {
     let who = called::replica(&replica.names, replica.too_slow?);
     let what = format!(

@@ -1,6 +1,6 @@
-//! How `meridian status` and other commands get an answer of the server that runs on a data directory.
+//! How `meridian status` and other commands get an answer from the server that runs on a data directory.
 //!
-//! What must never enter: what is done with answers.
+//! What must never enter: the use of the answers.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,25 +33,25 @@ pub enum StatusError {
         start = Commands::on(.0).start()
     )]
     NotRunning(PathBuf),
-    /// There is not even a directory.
+    /// The directory does not exist either.
     #[error(
         "there is no data directory {path}, so no server runs on it; start one with `{start}`, which makes it, or name another directory with --data",
         path = .0.display(),
         start = Commands::on(.0).start()
     )]
     Absent(PathBuf),
-    /// Something else is there.
+    /// It contains something else.
     #[error(transparent)]
     DataDirectory(DataDirectoryError),
-    /// A process works on the data directory and answers nobody.
+    /// A process uses the data directory but does not answer.
     #[error(
         "a process works on {0} and answers no questions: a server that starts or stops, or whose disk is so full that it cannot even say so (its log does), or `meridian check`; ask again in a moment"
     )]
     Busy(PathBuf),
-    /// The socket belongs to somebody else.
+    /// The socket belongs to another user.
     #[error("this user may not ask the server on {0}; ask as the user it runs as, or as root")]
     Permission(PathBuf),
-    /// The answer is of no use.
+    /// The answer is invalid.
     #[error("the server on {path} does not answer as expected ({what}); see its log")]
     Answer {
         /// The data directory.
@@ -59,26 +59,26 @@ pub enum StatusError {
         /// What happened.
         what: String,
     },
-    /// The configuration is wrong, in all these ways.
+    /// The configuration has these problems.
     #[error("the configuration is wrong, and nothing was changed: {}", .0.join("\n"))]
     Misconfigured(Vec<String>),
-    /// The server does not do what it is asked.
+    /// The server refuses the request.
     #[error("{0}")]
     Refused(String),
 }
 
 impl StatusError {
-    /// Whether that is so because no server runs.
+    /// Whether the reason is that no server runs.
     #[must_use]
     pub fn is_of_no_server(&self) -> bool {
         matches!(self, StatusError::NotRunning(_) | StatusError::Absent(_))
     }
 }
 
-/// Asks the server that runs on a data directory how it is.
+/// Asks the server that runs on a data directory for its state.
 ///
 /// # Errors
-/// [`StatusError`] when none does, or it does not answer.
+/// [`StatusError`] when no server runs there, or it does not answer.
 pub async fn ask(data: &Path) -> Result<Status, StatusError> {
     match put(data, &Question::Status, PATIENCE).await? {
         Answer::Status(status) => Ok(*status),
@@ -86,7 +86,7 @@ pub async fn ask(data: &Path) -> Result<Status, StatusError> {
     }
 }
 
-/// Asks the server that runs on a data directory when updates of an object are answered, or changes that.
+/// Asks the server on a data directory when updates of an object are answered, or changes that setting.
 ///
 /// # Errors
 /// [`StatusError`] when no server runs there, or it refuses.
@@ -100,7 +100,7 @@ pub async fn ask_durability(
     }
 }
 
-/// Has the server that runs on a data directory send its clients away, or asks how far it is.
+/// Asks the server on a data directory to move its clients to other servers, or asks for the progress.
 ///
 /// # Errors
 /// [`StatusError`] says what to do next.
@@ -111,10 +111,10 @@ pub async fn ask_drain(data: &Path, question: DrainQuestion) -> Result<DrainAnsw
     }
 }
 
-/// Asks the server that runs on a data directory who takes part in its set, and what was decided about that.
+/// Asks the server on a data directory for the members of its set and the decisions about them.
 ///
 /// # Errors
-/// [`StatusError`] when no server runs there, or it belongs to no set.
+/// [`StatusError`] when no server runs there, or it does not belong to a set.
 pub async fn ask_view(data: &Path) -> Result<ViewStatus, StatusError> {
     match put(data, &Question::View, PATIENCE).await? {
         Answer::View(view) => Ok(*view),
@@ -122,7 +122,7 @@ pub async fn ask_view(data: &Path) -> Result<ViewStatus, StatusError> {
     }
 }
 
-/// Asks the server that runs on a data directory who its clients are.
+/// Asks the server on a data directory for its clients.
 ///
 /// # Errors
 /// [`StatusError`] when no server runs there.
@@ -133,7 +133,7 @@ pub async fn ask_clients(data: &Path) -> Result<Rows<ClientStatus>, StatusError>
     }
 }
 
-/// Has the server that runs on a data directory take everything from some clients. Returns those that there were.
+/// Asks the server on a data directory to remove all state of some clients. Returns the clients found.
 ///
 /// # Errors
 /// [`StatusError`] when no server runs there, or there is no such client.
@@ -147,7 +147,7 @@ pub async fn ask_evict(
     }
 }
 
-/// Has the server that runs on a data directory read its configuration again.
+/// Asks the server on a data directory to read its configuration again.
 ///
 /// # Errors
 /// [`StatusError`] when no server runs there, or the configuration is wrong.
@@ -162,7 +162,7 @@ pub async fn ask_reload(data: &Path) -> Result<ReloadAnswer, StatusError> {
 /// Asks the server that runs on a data directory what is frozen.
 ///
 /// # Errors
-/// [`StatusError`] when no server runs there, or it belongs to no set.
+/// [`StatusError`] when no server runs there, or it does not belong to a set.
 pub async fn ask_frozen(data: &Path) -> Result<Rows<FrozenView>, StatusError> {
     match put(data, &Question::Frozen, PATIENCE).await? {
         Answer::Frozen(frozen) => Ok(frozen),
@@ -170,7 +170,7 @@ pub async fn ask_frozen(data: &Path) -> Result<Rows<FrozenView>, StatusError> {
     }
 }
 
-/// Has the set give up what a lost replica alone had, or asks what that would be.
+/// Asks the set to give up data that only a lost replica had, or asks what that would be.
 ///
 /// # Errors
 /// [`StatusError`] when no server runs there, or it cannot be done; it says what to do next.
@@ -181,10 +181,10 @@ pub async fn ask_thaw(data: &Path, question: ThawQuestion) -> Result<ThawAnswer,
     }
 }
 
-/// Has the server that runs on a data directory compare its copy with the others', or asks how far that is.
+/// Asks the server on a data directory to compare its copy with the others', or asks for the progress.
 ///
 /// # Errors
-/// [`StatusError`] when no server runs there, or it belongs to no set.
+/// [`StatusError`] when no server runs there, or it does not belong to a set.
 pub async fn ask_scrub(data: &Path, question: ScrubQuestion) -> Result<ScrubView, StatusError> {
     match put(data, &Question::Scrub(question), PATIENCE).await? {
         Answer::Scrub(scrub) => Ok(scrub),
@@ -192,11 +192,11 @@ pub async fn ask_scrub(data: &Path, question: ScrubQuestion) -> Result<ScrubView
     }
 }
 
-/// Has the server that runs on a data directory hand the set's authority to another member. Says whether that one has
-/// confirmed that it keeps it.
+/// Asks the server on a data directory to move the set's authority to another member. Returns whether that member has
+/// confirmed it.
 ///
 /// # Errors
-/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+/// [`StatusError`] when no server runs there, or it refuses; it says what to do next.
 pub async fn ask_move_authority(data: &Path, to: u16) -> Result<bool, StatusError> {
     match put(data, &Question::MoveAuthority(to), FAR_PATIENCE).await? {
         Answer::AuthorityMoved(confirmed) => Ok(confirmed),
@@ -204,10 +204,10 @@ pub async fn ask_move_authority(data: &Path, to: u16) -> Result<bool, StatusErro
     }
 }
 
-/// Asks the server that runs on a data directory which names lead to other servers.
+/// Asks the server on a data directory which names lead to other servers.
 ///
 /// # Errors
-/// [`StatusError`] when no server runs there, or it belongs to no set.
+/// [`StatusError`] when no server runs there, or it does not belong to a set.
 pub async fn ask_junctions(data: &Path) -> Result<JunctionsStatus, StatusError> {
     match put(data, &Question::Junctions, PATIENCE).await? {
         Answer::Junctions(junctions) => Ok(junctions),
@@ -215,10 +215,10 @@ pub async fn ask_junctions(data: &Path) -> Result<JunctionsStatus, StatusError> 
     }
 }
 
-/// Has the set agree that a name leads to these servers from now on, or to none.
+/// Asks the set to agree that a name leads to these servers, or to none.
 ///
 /// # Errors
-/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+/// [`StatusError`] when no server runs there, or it refuses; it says what to do next.
 pub async fn ask_junction(data: &Path, wish: JunctionView) -> Result<JunctionAnswer, StatusError> {
     match put(data, &Question::Junction(wish), FAR_PATIENCE).await? {
         Answer::Junction(answer) => Ok(answer),
@@ -226,10 +226,10 @@ pub async fn ask_junction(data: &Path, wish: JunctionView) -> Result<JunctionAns
     }
 }
 
-/// Has a metadata server remove a data server that holds no files from its pool.
+/// Asks a metadata server to remove a data server without files from its pool.
 ///
 /// # Errors
-/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+/// [`StatusError`] when no server runs there, or it refuses; it says what to do next.
 pub async fn ask_remove_data_server(data: &Path, number: u16) -> Result<(), StatusError> {
     match put(data, &Question::RemoveDataServer(number), FAR_PATIENCE).await? {
         Answer::DataServerRemoved => Ok(()),
@@ -237,10 +237,10 @@ pub async fn ask_remove_data_server(data: &Path, number: u16) -> Result<(), Stat
     }
 }
 
-/// Asks a metadata server where a file lies, by its path from the root of the tree.
+/// Asks a metadata server for the location of a file, by its path from the root of the tree.
 ///
 /// # Errors
-/// [`StatusError`] when no server runs there, or it cannot tell; it says what to do next.
+/// [`StatusError`] when no server runs there, or it cannot answer; it says what to do next.
 pub async fn ask_where(data: &Path, path: String) -> Result<Whereabouts, StatusError> {
     match put(data, &Question::Where(path), FAR_PATIENCE).await? {
         Answer::Whereabouts(answer) => Ok(answer),
@@ -248,10 +248,10 @@ pub async fn ask_where(data: &Path, path: String) -> Result<Whereabouts, StatusE
     }
 }
 
-/// Has a metadata server stripe no new files over a data server, or new files again.
+/// Asks a metadata server to stop striping new files over a data server, or to start again.
 ///
 /// # Errors
-/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+/// [`StatusError`] when no server runs there, or it refuses; it says what to do next.
 pub async fn ask_drain_data(
     data: &Path,
     question: DrainDataQuestion,
@@ -262,10 +262,10 @@ pub async fn ask_drain_data(
     }
 }
 
-/// Has a metadata server spread files over data servers that were added, or no longer.
+/// Asks a metadata server to spread files over added data servers, or to stop that.
 ///
 /// # Errors
-/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+/// [`StatusError`] when no server runs there, or it refuses; it says what to do next.
 pub async fn ask_rebalance(
     data: &Path,
     question: RebalanceQuestion,
@@ -276,10 +276,10 @@ pub async fn ask_rebalance(
     }
 }
 
-/// Has a metadata server give up a data server that is lost, or say what that would mean.
+/// Asks a metadata server to give up a lost data server, or to report what that would mean.
 ///
 /// # Errors
-/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+/// [`StatusError`] when no server runs there, or it refuses; it says what to do next.
 pub async fn ask_forget_data_server(
     data: &Path,
     question: ForgetQuestion,
@@ -290,11 +290,11 @@ pub async fn ask_forget_data_server(
     }
 }
 
-/// Has a metadata server serve with a data server again that is refused since an older copy of its contents was seen. Whether it serves
-/// already.
+/// Asks a metadata server to use a data server again that it refuses because an older copy of its contents was
+/// detected. Returns whether it already serves.
 ///
 /// # Errors
-/// [`StatusError`] when no server runs there, or it does not do it; it says what to do next.
+/// [`StatusError`] when no server runs there, or it refuses; it says what to do next.
 pub async fn ask_readmit_data_server(data: &Path, number: u16) -> Result<bool, StatusError> {
     match put(data, &Question::ReadmitDataServer(number), FAR_PATIENCE).await? {
         Answer::DataServerReadmitted(serves) => Ok(serves),
@@ -339,7 +339,7 @@ pub(super) async fn put(
     serde_json::from_slice(&answer).map_err(|error| wrong(error.to_string()))
 }
 
-/// That no server runs, or why none could.
+/// No server runs, or the reason why none can.
 fn nobody(data: &Path) -> StatusError {
     match expect_directory(data) {
         Ok(()) => StatusError::NotRunning(data.to_owned()),

@@ -1,6 +1,6 @@
-//! What people call the members of a set: by number, and by name where they have one.
+//! How messages name the members of a set: by number, and by name if there is one.
 //!
-//! What must never enter: who may name whom.
+//! What must never enter: which member may change a name.
 
 use replica::MemberNames;
 
@@ -9,7 +9,7 @@ pub(crate) fn replica(names: &MemberNames, slot: u16) -> String {
     format!("replica {}", short(names, slot))
 }
 
-/// The same where it is clear that a replica is meant: `2 (beta)`.
+/// The same without the word "replica": `2 (beta)`.
 pub(crate) fn short(names: &MemberNames, slot: u16) -> String {
     match names.get(&slot) {
         Some(name) => format!("{slot} ({name})"),

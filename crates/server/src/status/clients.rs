@@ -1,4 +1,4 @@
-//! Who is connected, for people and programs.
+//! The connected clients, for people and programs.
 //!
 //! What must never enter: files that clients have open.
 
@@ -11,7 +11,7 @@ use vfs::{Counted, ShownBytes};
 
 use super::text::duration;
 
-/// So much is shown of what a client calls itself, in characters; it may send a kilobyte that takes several when it is shown.
+/// The maximum number of shown characters of a client's name for itself. A client may send a kilobyte, which is longer when it is shown.
 const SHOWN_CHARS: usize = 150;
 
 /// One client of a server.
@@ -19,11 +19,11 @@ const SHOWN_CHARS: usize = 150;
 pub struct ClientStatus {
     /// Its number at this server, in hexadecimal, for `meridian clients evict`.
     pub id: String,
-    /// From where it came.
+    /// Its address.
     pub address: IpAddr,
-    /// Its own name for itself, with what cannot be seen in it escaped; only the beginning of a long one.
+    /// Its own name, with invisible characters escaped; only the beginning of a long one.
     pub name: String,
-    /// What it calls its implementation, the same way; empty when it does not say.
+    /// The name of its implementation, in the same form; empty when it does not send one.
     pub implementation: String,
     /// The version of NFS that it speaks.
     pub version: String,
@@ -39,7 +39,7 @@ pub struct ClientStatus {
     pub locks: u64,
 }
 
-/// Whom to send away.
+/// Which clients to evict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EvictQuestion {
@@ -67,7 +67,7 @@ impl From<&ClientView> for ClientStatus {
     }
 }
 
-/// A text with its end left out where it is long.
+/// A text, cut when it is too long.
 fn short(text: String) -> String {
     match text.char_indices().nth(SHOWN_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -76,7 +76,7 @@ fn short(text: String) -> String {
 }
 
 impl EvictQuestion {
-    /// Whether a client is meant.
+    /// Whether a client is selected.
     #[must_use]
     pub fn means(&self, client: &ClientStatus) -> bool {
         match self {

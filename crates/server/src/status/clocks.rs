@@ -1,6 +1,6 @@
-//! How far the clocks of servers are apart.
+//! The differences between the clocks of servers.
 //!
-//! What must never enter: measuring it.
+//! What must never enter: measuring them.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use super::replication::short_time;
 /// Clocks that differ by more than this raise an alarm, in microseconds.
 const ALLOWED_US: u64 = 1_000_000;
 
-/// Whether the clocks differ by more than they may, however long each way took.
+/// Whether the clocks certainly differ by more than allowed, however long each direction took.
 fn is_apart(clock: ClockDifference) -> bool {
     clock.least_us() > ALLOWED_US
 }
 
-/// How far the time of day of another server is from this one's, as people read it.
+/// The difference between the time of day of another server and this one, for people.
 pub(crate) struct ClockText(pub(crate) ClockDifference);
 
 impl fmt::Display for ClockText {
@@ -33,7 +33,7 @@ impl fmt::Display for ClockText {
     }
 }
 
-/// Whose clocks are too far from this server's, and by how much.
+/// The servers whose clocks differ too much from this one, with the differences.
 pub(super) fn apart(replica: &ReplicaStatus) -> Option<String> {
     let known = replica.peers.iter();
     let known: Vec<_> = known
@@ -45,7 +45,7 @@ pub(super) fn apart(replica: &ReplicaStatus) -> Option<String> {
         .collect();
     let own = match (told.len(), known.len()) {
         (0, _) => return None,
-        // Of two nobody can tell who is right.
+        // With two servers it is unknown which one is right.
         (all, known) if all == known && all > 1 => {
             "; no other's agrees with this server's, so that is probably the wrong one"
         }

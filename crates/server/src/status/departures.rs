@@ -1,6 +1,6 @@
-//! A data server that is to be emptied, or is lost with all that lay there: what is asked about it, and what is answered.
+//! Data servers that are being emptied, or are lost with their contents: questions and answers.
 //!
-//! What must never enter: which files these are.
+//! What must never enter: the selection of the files.
 
 use std::fmt;
 
@@ -9,33 +9,33 @@ use vfs::{Counted, ShownText};
 
 use super::size;
 
-/// A wish that a data server is given up.
+/// A request to give up a data server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForgetQuestion {
-    /// Which one.
+    /// Its number.
     pub number: u16,
-    /// Whether it is meant; otherwise it is only told what would be given up.
+    /// Whether to do it. Otherwise the answer only says what would be given up.
     pub meant: bool,
 }
 
 /// What is given up with a server of a pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForgetAnswer {
-    /// Which one.
+    /// Its number.
     pub number: u16,
     /// Whether it is done.
     pub done: bool,
-    /// Whether it is a metadata server that has joined; else it is a data server.
+    /// Whether it is a joined metadata server; otherwise it is a data server.
     #[serde(default)]
     pub metadata_server: bool,
-    /// How many files had something on the data server, or how many names led to what lived at the metadata server.
+    /// The number of files with data on the data server, or of names that led to objects at the metadata server.
     pub files: u64,
-    /// Their paths in the tree, if there are not too many; the first of them.
+    /// Their paths in the tree, or the first of them if there are too many.
     pub paths: Vec<String>,
-    /// The tree was not searched to its end, which takes longer than the command waits: there may be more.
+    /// The search of the tree is not complete, because it takes longer than the command waits: there may be more.
     #[serde(default)]
     pub partial: bool,
-    /// It is given up, and what follows from that goes on.
+    /// It is given up, and the consequences are still in progress.
     #[serde(default)]
     pub goes_on: bool,
 }
@@ -82,7 +82,7 @@ impl fmt::Display for ForgetAnswer {
     }
 }
 
-/// A line for each path, and how many there are besides.
+/// One line for each path, and the number of further ones.
 fn list(paths: &[String], files: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for path in paths {
         write!(f, "\n  {}", ShownText(path))?;
@@ -93,37 +93,37 @@ fn list(paths: &[String], files: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result
     }
 }
 
-/// A wish that a data server gets no new files, so that it can be emptied.
+/// A request that a data server gets no new files, so that it can be emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainDataQuestion {
-    /// Which one.
+    /// Its number.
     pub number: u16,
-    /// It is to get new files again.
+    /// It gets new files again.
     pub stop: bool,
-    /// Files are to be moved so fast from now on, in bytes a second.
+    /// The new maximum rate for moving files, in bytes per second.
     #[serde(default)]
     pub rate_bytes: Option<u64>,
 }
 
-/// A wish that files are spread over data servers that were added.
+/// A request to spread files over added data servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebalanceQuestion {
-    /// No longer.
+    /// Stop spreading.
     pub stop: bool,
-    /// Files are to be moved so fast from now on, in bytes a second.
+    /// The new maximum rate for moving files, in bytes per second.
     pub rate_bytes: Option<u64>,
 }
 
-/// Over which data servers files are spread, and how many are to be moved.
+/// The data servers over which files are spread, and the amount to move.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebalanceAnswer {
-    /// They are not any more, and nothing was looked for.
+    /// Spreading has stopped, and nothing was searched.
     pub stopped: bool,
-    /// These data servers.
+    /// The data servers.
     pub over: Vec<u16>,
-    /// Files that are to be moved.
+    /// The number of files to move.
     pub files: u64,
-    /// What these have, in bytes.
+    /// Their size in bytes.
     pub bytes: u64,
 }
 
@@ -149,16 +149,16 @@ impl fmt::Display for RebalanceAnswer {
     }
 }
 
-/// What lies on a data server that is to be emptied.
+/// The contents of a data server that is being emptied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainDataAnswer {
-    /// Which one.
+    /// Its number.
     pub number: u16,
-    /// It gets new files again, and nothing was looked for.
+    /// It gets new files again, and nothing was searched.
     pub stopped: bool,
-    /// How many files are striped over it.
+    /// The number of files that are striped over it.
     pub files: u64,
-    /// Their paths in the tree, if there are not too many; the first of them.
+    /// Their paths in the tree, or the first of them if there are too many.
     pub paths: Vec<String>,
 }
 

@@ -1,12 +1,12 @@
-//! Sending clients to other servers: what is asked of the running server, and what it answers.
+//! Moving clients to other servers: the question to the running server, and its answer.
 //!
-//! What must never enter: how clients are sent away.
+//! What must never enter: how clients are moved.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A wish that clients of the replicated tree go to other servers.
+/// A request to move clients of the replicated tree to other servers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainQuestion {
     /// Names or addresses of the other servers, as clients reach them at the standard port of NFS.
@@ -15,7 +15,7 @@ pub struct DrainQuestion {
     pub patience_seconds: u64,
 }
 
-/// How far it is.
+/// The progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainAnswer {
     /// Clients that have not gone yet.

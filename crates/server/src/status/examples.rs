@@ -1,4 +1,4 @@
-//! What replicas say of themselves in tests.
+//! Statuses of replicas for tests.
 
 use std::collections::BTreeSet;
 
@@ -97,7 +97,7 @@ pub(crate) fn replica() -> ReplicaStatus {
     }
 }
 
-/// One of its own, and one of another replica.
+/// One of its own controls, and one of another replica.
 fn controls() -> Vec<ControlView> {
     let own = ControlView {
         name: "2.1.7".to_owned(),
@@ -118,7 +118,7 @@ fn controls() -> Vec<ControlView> {
     vec![own, foreign]
 }
 
-/// A view of three that one has left with something.
+/// A view of three members, one of which has left with controls.
 pub(crate) fn view() -> ViewStatus {
     let present = MemberView {
         slot: 1,
@@ -164,7 +164,7 @@ pub(crate) fn view() -> ViewStatus {
     }
 }
 
-/// A return that has got three files of ten.
+/// A return with three of ten files received.
 pub(crate) fn rejoin() -> RejoinView {
     RejoinView {
         stage: Stage::Contents,

@@ -1,7 +1,6 @@
-//! Objects that nobody may change because the replica that decided about them was lost: what is asked about
-//! them, and what is answered.
+//! Objects that are frozen because the replica that controlled them was lost: questions and answers.
 //!
-//! What must never enter: what freezes, and how it thaws.
+//! What must never enter: the rules of freezing and thawing.
 
 use std::fmt;
 
@@ -11,21 +10,21 @@ use serde::{Deserialize, Serialize};
 use super::Rows;
 use super::text::moment;
 
-/// A wish that what a lost replica alone had is given up.
+/// A request to give up data that only a lost replica had.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThawQuestion {
-    /// The replica that was lost.
+    /// The lost replica.
     pub lost: u16,
-    /// Why, for the record.
+    /// The reason, for the record.
     pub reason: String,
-    /// Whether it is meant; otherwise it is only told what would be given up.
+    /// Whether to do it. Otherwise the answer only says what would be given up.
     pub meant: bool,
 }
 
 /// What thawing gives up, or has given up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThawAnswer {
-    /// The replica that was lost.
+    /// The lost replica.
     pub lost: u16,
     /// Whether it is done.
     pub done: bool,
@@ -35,7 +34,7 @@ pub struct ThawAnswer {
     pub waits_for: Option<String>,
 }
 
-/// A control that keeps objects frozen, as people read it.
+/// A control that keeps objects frozen, for people.
 pub struct FrozenText<'s>(pub &'s FrozenView);
 
 impl fmt::Display for FrozenText<'_> {

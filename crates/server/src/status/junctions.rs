@@ -1,4 +1,4 @@
-//! Names that lead to other servers: what is asked of the running server about them, and what it answers.
+//! Names that lead to other servers: questions to the running server, and its answers.
 //!
 //! What must never enter: how the set agrees on them.
 
@@ -7,7 +7,7 @@ use std::fmt;
 use replica::JunctionView;
 use serde::{Deserialize, Serialize};
 
-/// What the set agrees on.
+/// The agreed junctions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JunctionsStatus {
     /// The domain that this server shows, if it shows one.
@@ -19,7 +19,7 @@ pub struct JunctionsStatus {
 /// A junction was added or removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JunctionAnswer {
-    /// What speaks against it, for people.
+    /// Problems with it, for people.
     pub warnings: Vec<String>,
 }
 

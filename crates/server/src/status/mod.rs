@@ -1,6 +1,6 @@
-//! What a running server says about itself.
+//! The status of a running server.
 //!
-//! What must never enter: metrics of single clients' files, and anything that waits for clients.
+//! What must never enter: metrics of the files of single clients, and anything that waits for clients.
 
 mod alarms;
 mod asking;
@@ -70,7 +70,7 @@ pub use text::{moment, size};
 pub use views::ViewText;
 pub use whereabouts::{PartStatus, Whereabouts};
 
-/// What [`crate::decode_as_anything`] says, of questions over the control socket and their answers.
+/// [`crate::decode_as_anything`] for questions over the control socket and their answers.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     let _ = serde_json::from_slice::<Question>(bytes);
     let _ = serde_json::from_slice::<Answer>(bytes);
@@ -81,7 +81,7 @@ pub(crate) fn decode_as_anything(bytes: &[u8]) {
 pub struct Status {
     /// The program's version.
     pub version: String,
-    /// The commit that it was built from, or `unknown`; empty in what older servers say.
+    /// The commit that it was built from, or `unknown`; empty in the status of older servers.
     #[serde(default)]
     pub build: String,
     /// The process.
@@ -90,7 +90,7 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// The data directory.
     pub data: PathBuf,
-    /// Who the server is among replicas.
+    /// The server's identity among replicas.
     pub replica: String,
     /// The set of replicas it belongs to.
     pub set: String,
@@ -98,9 +98,9 @@ pub struct Status {
     pub incarnation: u32,
     /// Where NFS connections are accepted.
     pub listen: Vec<SocketAddr>,
-    /// Where Prometheus is answered.
+    /// The address for Prometheus.
     pub metrics: Option<SocketAddr>,
-    /// Where browsers find the status page; absent in what older servers say.
+    /// The address of the status page; absent in the status of older servers.
     #[serde(default)]
     pub page: Option<SocketAddr>,
     /// `sync` or `async`.
@@ -117,33 +117,33 @@ pub struct Status {
     pub opens: u64,
     /// Byte-range lock states, counted by owner and file.
     pub locks: u64,
-    /// Memory reserved for replies that are kept, in bytes; absent in what older servers say, like the next three.
+    /// Memory reserved for cached replies, in bytes; absent in the status of older servers, like the next three.
     #[serde(default)]
     pub reply_bytes: u64,
     /// Memory that opens and locks take, in bytes.
     #[serde(default)]
     pub state_bytes: u64,
-    /// Memory that requests and replies on their way take, in bytes.
+    /// Memory for requests and replies in transit, in bytes.
     #[serde(default)]
     pub buffer_bytes: u64,
-    /// What all of these may take together, in bytes.
+    /// The maximum of the sum of these, in bytes.
     #[serde(default)]
     pub memory_bytes: u64,
     /// NFS operations executed.
     pub operations: u64,
     /// Counts of all connections.
     pub traffic: TrafficStatus,
-    /// What is served.
+    /// The exports.
     pub exports: Vec<ExportStatus>,
     /// The pool that the server belongs to, if it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<PoolStatus>,
-    /// What deserves attention.
+    /// The active alarms.
     #[serde(default)]
     pub alarms: Vec<Alarm>,
 }
 
-/// What went over connections since the start.
+/// The traffic of all connections since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrafficStatus {
     /// Connections accepted.
@@ -159,7 +159,7 @@ pub struct TrafficStatus {
 /// One export.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportStatus {
-    /// Where clients find it.
+    /// Its path for clients.
     pub path: String,
     /// The tree's name in the data directory.
     pub tree: String,
@@ -167,37 +167,37 @@ pub struct ExportStatus {
     pub fs_id: String,
     /// Space.
     pub space: SpaceStatus,
-    /// What its store counts.
+    /// The counters of its store.
     pub store: StoreStatistics,
-    /// How it is kept equal to the other replicas, if the set keeps this tree.
+    /// The state of its replication, if the set keeps this tree.
     #[serde(default)]
     pub replication: Option<ReplicaStatus>,
 }
 
-/// A disk is nearly full when less than this is left, and less than a twentieth.
+/// A disk is nearly full when less than this is free, and less than a twentieth.
 const LITTLE_BYTES: u64 = 10 << 30;
 
 /// Space in a tree, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpaceStatus {
-    /// What the file system below can hold.
+    /// The capacity of the file system below.
     pub total_bytes: u64,
-    /// What is not in use.
+    /// The unused space.
     pub free_bytes: u64,
-    /// What clients may still fill.
+    /// The space that clients may still use.
     pub available_bytes: u64,
-    /// What the tree takes up; counted while the disk is nearly full.
+    /// The size of the tree; measured only while the disk is nearly full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree_bytes: Option<u64>,
 }
 
-/// Whether so little of a disk is left that somebody should make space.
+/// Whether the free space of a disk is low enough that a person should act.
 fn is_little(available_bytes: u64, total_bytes: u64) -> bool {
     available_bytes < LITTLE_BYTES.min(total_bytes / 20)
 }
 
 impl SpaceStatus {
-    /// Whether somebody should make space.
+    /// Whether a person should free space.
     pub(crate) fn is_nearly_full(&self) -> bool {
         is_little(self.available_bytes, self.total_bytes)
     }

@@ -1,6 +1,6 @@
-//! How the pool of a server is.
+//! The state of the pool of a server.
 //!
-//! What must never enter: the getting of it.
+//! What must never enter: collecting it.
 
 use std::fmt;
 
@@ -11,46 +11,46 @@ use super::is_little;
 use super::text::size;
 use vfs::{Counted, ShownText};
 
-/// The pool that a server belongs to, as far as it knows it.
+/// The pool of a server, as the server knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolStatus {
     /// The pool.
     pub pool: String,
     /// `metadata server` or `data server`.
     pub role: String,
-    /// A metadata server that has joined: it shows what the first one keeps.
+    /// It is a joined metadata server: it serves the name space of the first one.
     #[serde(default)]
     pub joined: bool,
     /// The server's number in the pool.
     pub number: u16,
-    /// How many consecutive bytes of a new file lie on one data server.
+    /// The number of consecutive bytes of a new file on one data server.
     pub stripe_unit_bytes: u64,
-    /// At the first metadata server the others, elsewhere the first metadata server.
+    /// On the first metadata server all others; on other servers the first metadata server.
     pub servers: Vec<PoolServerStatus>,
-    /// What a data server keeps itself.
+    /// What a data server itself stores.
     #[serde(default)]
     pub holding: Option<Holding>,
-    /// At a metadata server, how far it is with files that move to other data servers; nothing when none are to.
+    /// On a metadata server, the progress of moving files to other data servers; `None` when there are none to move.
     #[serde(default)]
     pub moving: Option<MovingStatus>,
-    /// At the first metadata server, servers that were given up, where what follows from it is not done yet.
+    /// On the first metadata server, servers that were given up and whose removal is not complete.
     #[serde(default)]
     pub giving_up: Vec<GivingUpStatus>,
-    /// At a metadata server that has joined, how it answers its clients.
+    /// On a joined metadata server, the source of its answers to clients.
     #[serde(default)]
     pub copies: Option<CopiesStatus>,
 }
 
-/// What a metadata server that has joined answers itself, and what it asks the first one.
+/// How a joined metadata server answers: from its copies, or by asking the first one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopiesStatus {
-    /// Attributes, names and entries of directories of which it has copies.
+    /// The number of its copies of attributes, names and entries of directories.
     pub kept: u64,
-    /// What was answered from copies since the server started.
+    /// The number of answers from copies since the server started.
     pub answered: u64,
-    /// Questions to the first metadata server since then, but for leases.
+    /// The number of questions to the first metadata server since then, except for leases.
     pub questions: u64,
-    /// Objects of which the first one has taken the copies back since then.
+    /// The number of objects whose copies the first one has revoked since then.
     pub taken_back: u64,
 }
 
@@ -67,21 +67,21 @@ impl fmt::Display for CopiesStatus {
 /// Files that move to other data servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MovingStatus {
-    /// Files are spread over data servers that were added.
+    /// Files are being spread over added data servers.
     pub spreading: bool,
-    /// Files that are still to be moved, when they were last counted; nothing before the first count.
+    /// The number of files still to move at the last count; `None` before the first count.
     pub files_left: Option<u64>,
-    /// What these have, in bytes.
+    /// Their size in bytes.
     pub bytes_left: Option<u64>,
-    /// Files that were moved since the server started.
+    /// The number of files moved since the server started.
     pub files_moved: u64,
-    /// What was copied for that, in bytes.
+    /// The bytes copied for that.
     pub bytes_copied: u64,
-    /// The bound on what is copied in a second, in bytes.
+    /// The maximum copy rate, in bytes per second.
     pub rate_bytes: u64,
-    /// The file that is being moved.
+    /// The file that is being moved now.
     pub path: Option<String>,
-    /// Why a file could not be moved when it was last tried; it is tried again.
+    /// Why the last attempt to move a file failed; it is tried again.
     pub trouble: Option<String>,
 }
 
@@ -106,12 +106,12 @@ impl fmt::Display for MovingStatus {
     }
 }
 
-/// A server that is being given up, because it is lost for ever.
+/// A server that is being given up because it is lost for ever.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GivingUpStatus {
     /// Its number.
     pub number: u16,
-    /// Why it did not go on when it was last tried; it is tried again.
+    /// Why the last attempt failed; it is tried again.
     pub trouble: Option<String>,
 }
 
@@ -134,53 +134,53 @@ impl fmt::Display for GivingUpStatus {
 pub struct PoolServerStatus {
     /// Its number.
     pub number: u16,
-    /// What people call it; empty for nothing.
+    /// Its name; empty for none.
     pub name: String,
     /// `metadata server` or `data server`.
     pub role: String,
     /// Where it is reached.
     pub addresses: Vec<String>,
-    /// There is a connection.
+    /// It is connected.
     pub connected: bool,
-    /// Why there is no connection, or why it does not serve, as far as that is known.
+    /// Why it is not connected, or why it does not serve, if known.
     #[serde(default)]
     pub trouble: Option<String>,
-    /// Clients are answered there: a data server has a lease of the metadata server, and has done everything that waited for it; of a metadata
-    /// server it says whether there is a connection.
+    /// Whether it serves clients. A data server does so if it has a lease of the metadata server and has executed all
+    /// pending changes. For a metadata server, this says whether it is connected.
     #[serde(default)]
     pub serves: bool,
-    /// New files are striped over it, among others.
+    /// New files are striped over a group that includes it.
     #[serde(default)]
     pub new_files: bool,
-    /// It is to be emptied.
+    /// It is being emptied.
     #[serde(default)]
     pub draining: bool,
-    /// A metadata server that has joined, at which directories live.
+    /// It is a joined metadata server that is the home of directories.
     #[serde(default)]
     pub home: bool,
-    /// Changes that it has not carried out yet.
+    /// Changes that it has not executed yet.
     #[serde(default)]
     pub waits: u64,
-    /// What a data server that is connected keeps.
+    /// What a connected data server stores.
     #[serde(default)]
     pub holding: Option<Holding>,
 }
 
-/// Whether somebody should make space at a data server.
+/// Whether a person should free space at a data server.
 pub(crate) fn is_nearly_full(holding: &Holding) -> bool {
     is_little(holding.available_bytes, holding.total_bytes)
 }
 
-/// What a data server keeps, as people read it.
+/// What a data server stores, for people.
 pub struct HoldingText<'s>(pub &'s Holding);
 
 impl PoolServerStatus {
-    /// Whether it does its part, or is about to.
+    /// Whether it works, or is about to.
     pub(crate) fn is_well(&self) -> bool {
         self.connected && (self.serves || self.trouble.is_none())
     }
 
-    /// How it is, without what it keeps.
+    /// Its state, without what it stores.
     #[must_use]
     pub fn condition(&self) -> String {
         let how = match (self.connected, self.serves) {
@@ -199,7 +199,7 @@ impl PoolServerStatus {
         how + &note
     }
 
-    /// Why it is away, or does not serve, behind a colon; nothing where that is not known.
+    /// Why it is away, or does not serve, after a colon; empty if unknown.
     pub(super) fn because(&self) -> String {
         let trouble = self.trouble.as_ref();
         trouble.map_or_else(String::new, |trouble| format!(": {}", ShownText(trouble)))
@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(alarms[0].name, "pool-server-full");
         let told = "data server 2 (attic) has 1.0 MiB of 10.0 GiB left";
         assert!(alarms[0].what.starts_with(told), "{}", alarms[0].what);
-        // The same as it says of itself.
+        // The same as in its own status.
         pool.servers.clear();
         (pool.holding, pool.number) = (Some(full), 2);
         pool.role = "data server".to_owned();

@@ -1,6 +1,6 @@
-//! What a running server can be asked over its socket, and what it answers: one line of JSON each way.
+//! The questions to a running server over its socket, and its answers: one line of JSON in each direction.
 //!
-//! What must never enter: how questions are answered, and how they travel.
+//! What must never enter: how questions are answered, and how they are sent.
 
 use std::fmt;
 
@@ -20,47 +20,47 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Question {
-    /// How are you?
+    /// The state of the server.
     Status,
-    /// When are updates of this object answered?
+    /// When updates of this object are answered.
     Durability(DurabilityQuestion),
-    /// Send your clients away.
+    /// Move the clients to other servers.
     Drain(DrainQuestion),
-    /// Who takes part, and since when?
+    /// The view and its history.
     View,
-    /// What is frozen?
+    /// The frozen objects.
     Frozen,
-    /// Give up what a lost replica alone had.
+    /// Give up data that only a lost replica had.
     Thaw(ThawQuestion),
-    /// How is the comparison of the copies?
+    /// The state of the comparison of the copies.
     Scrub(ScrubQuestion),
-    /// Have this replica keep the set's authority.
+    /// Move the set's authority to this replica.
     MoveAuthority(u16),
-    /// Who is connected?
+    /// The connected clients.
     Clients,
-    /// Send these clients away.
+    /// Evict these clients.
     Evict(EvictQuestion),
-    /// Read your configuration again.
+    /// Read the configuration again.
     Reload,
-    /// Which names lead to other servers?
+    /// The names that lead to other servers.
     Junctions,
-    /// Have a name lead to other servers.
+    /// Make a name lead to other servers.
     Junction(JunctionView),
-    /// Where does the file at this path from the root of the tree lie?
+    /// The location of the file at this path from the root of the tree.
     Where(String),
     /// Remove a data server from the pool.
     RemoveDataServer(u16),
-    /// Have a data server get no new files.
+    /// Stop giving new files to a data server.
     DrainData(DrainDataQuestion),
-    /// Spread files over data servers that were added.
+    /// Spread files over added data servers.
     Rebalance(RebalanceQuestion),
-    /// Give up a data server that is lost.
+    /// Give up a lost data server.
     ForgetDataServer(ForgetQuestion),
-    /// Have a data server serve again, though an older copy of its contents was seen.
+    /// Let a data server serve again, although an older copy of its contents was detected.
     ReadmitDataServer(u16),
 }
 
-/// A question about durability, and what it is to be from now on, if it is to change.
+/// A question about durability, with the new setting if it is to change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DurabilityQuestion {
     /// A path in the replicated tree, from its root.
@@ -69,7 +69,7 @@ pub struct DurabilityQuestion {
     pub set: Option<DurabilitySetting>,
 }
 
-/// What a directory can say of the updates in it and below.
+/// The setting of a directory for the updates in it and below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DurabilitySetting {
@@ -77,12 +77,12 @@ pub enum DurabilitySetting {
     Relaxed,
     /// They are answered once a majority of the replicas has them.
     Majority,
-    /// What the directory above says.
+    /// The setting of the parent directory.
     Inherit,
 }
 
 impl DurabilitySetting {
-    /// As on the command line.
+    /// The word on the command line.
     pub(crate) fn word(self) -> &'static str {
         match self {
             DurabilitySetting::Relaxed => "relaxed",
@@ -95,11 +95,11 @@ impl DurabilitySetting {
 /// The setting that applies to an object, and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DurabilityAnswer {
-    /// The object, as it was asked for.
+    /// The object in the question.
     pub path: String,
     /// When updates are answered there.
     pub durability: Durability,
-    /// The directory that says so; none when no directory does and the configuration decides.
+    /// The directory with this setting; `None` if it comes from the configuration.
     pub from: Option<String>,
 }
 
@@ -111,7 +111,7 @@ pub(crate) enum Answer {
     Status(Box<Status>),
     /// The setting of an object, after the change if there was one.
     Durability(DurabilityAnswer),
-    /// How many clients are left.
+    /// The number of remaining clients.
     Drain(DrainAnswer),
     /// The view, with the decisions that led to it.
     View(Box<ViewStatus>),
@@ -125,25 +125,25 @@ pub(crate) enum Answer {
     Junctions(JunctionsStatus),
     /// A name leads to other servers, or no longer.
     Junction(JunctionAnswer),
-    /// The authority was moved, and whether its new keeper has said that it keeps it.
+    /// The authority was moved, and whether its new keeper has confirmed it.
     AuthorityMoved(bool),
     /// Where a file lies.
     Whereabouts(Whereabouts),
     /// The data server was removed from the pool.
     DataServerRemoved,
-    /// What lies on the data server.
+    /// The contents of the data server.
     DataDrained(DrainDataAnswer),
-    /// Over which data servers files are spread.
+    /// The data servers over which files are spread.
     Rebalanced(RebalanceAnswer),
     /// The data server was given up, or what that would mean.
     DataServerForgotten(ForgetAnswer),
     /// The data server was readmitted, and whether it serves already.
     DataServerReadmitted(bool),
-    /// Who is connected, or was sent away.
+    /// The connected or evicted clients.
     Clients(Rows<ClientStatus>),
     /// What has changed in the configuration.
     Reloaded(ReloadAnswer),
-    /// What is wrong with the configuration; the one in force goes on.
+    /// The problems in the configuration; the one in force stays.
     Misconfigured(Vec<String>),
     /// Why there is no other answer, and what to do next.
     Refused(String),

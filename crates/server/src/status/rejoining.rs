@@ -1,6 +1,6 @@
-//! How far a replica is on its way back into the view, for people.
+//! The progress of a replica on its way back into the view, for people.
 //!
-//! What must never enter: how it is found out.
+//! What must never enter: how the progress is determined.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use replica::{RejoinView, Stage};
 
 use super::text::{duration, size};
 
-/// How far a replica is on its way back into the view, or into a set that it has joined.
+/// The progress of a replica on its way back into the view, or into a set that it has joined.
 pub(crate) struct RejoinText<'s>(pub(crate) &'s RejoinView);
 
 impl fmt::Display for RejoinText<'_> {
@@ -49,7 +49,7 @@ mod tests {
         assert_eq!(RejoinText(&rejoin).to_string(), told);
     }
 
-    /// What scripts and older servers know it by.
+    /// Scripts and older servers depend on these names.
     #[test]
     fn stages_travel_under_their_names() {
         for stage in [Stage::ByLog, Stage::Comparing, Stage::Contents] {

@@ -1,6 +1,6 @@
-//! What a running server says about the tree that it keeps with the other replicas of its set, for people.
+//! The status of the tree that a server keeps with the other replicas of its set, for people.
 //!
-//! What must never enter: the counting; the replica counts.
+//! What must never enter: counting; the replica does that.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ use super::scrub;
 use super::text::{duration, size};
 use super::views::Summary;
 
-/// What is said of a server that was removed from its set.
+/// The message about a server that was removed from its set.
 pub(super) const REMOVED: &str = "REMOVED FROM THE SET: it serves nobody; what only it has is still in its data directory. To return, let it join with a new invitation and a new data directory";
 
-/// A replica, as people read of it.
+/// The status of a replica, for people.
 pub(super) struct ReplicaText<'s>(pub(super) &'s ReplicaStatus);
 
 impl fmt::Display for ReplicaText<'_> {
@@ -81,7 +81,7 @@ impl fmt::Display for ReplicaText<'_> {
     }
 }
 
-/// Another member, and what the members are called.
+/// Another member, with the names of all members.
 struct PeerLines<'s>(&'s PeerView, &'s MemberNames);
 
 impl fmt::Display for PeerLines<'_> {
@@ -99,7 +99,7 @@ impl fmt::Display for PeerLines<'_> {
     }
 }
 
-/// How it is reached.
+/// The state of its connection.
 fn connection(peer: &PeerView, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match (peer.connected, peer.round_trip_us, &peer.last_error) {
         (true, Some(us), _) => {
@@ -122,7 +122,7 @@ fn connection(peer: &PeerView, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-/// What it lacks.
+/// The data that it lacks.
 fn shortcomings(peer: &PeerView, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if peer.awaits_space {
         let refused = size(peer.refused_bytes);
@@ -146,7 +146,7 @@ fn shortcomings(peer: &PeerView, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     )
 }
 
-/// A control, as this replica says.
+/// A control, as this replica knows it.
 struct ControlLine<'s>(&'s ControlView, &'s ReplicaStatus);
 
 impl fmt::Display for ControlLine<'_> {
@@ -166,7 +166,7 @@ impl fmt::Display for ControlLine<'_> {
     }
 }
 
-/// A time that is mostly short.
+/// A time that is usually short.
 pub(crate) fn short_time(ms: u64) -> String {
     match ms {
         0..1000 => format!("{ms} ms"),
@@ -206,7 +206,7 @@ mod tests {
         );
     }
 
-    /// Scripts read them, and servers of other versions.
+    /// Scripts and servers of other versions read them.
     #[test]
     fn the_keys_of_a_status_stay() {
         let told = serde_json::to_value(examples::replica()).unwrap();

@@ -1,18 +1,18 @@
-//! Long lists in answers: the first rows, and how many more there are, so that an answer stays small whatever there is.
+//! Long lists in answers: the first rows, and the number of further ones, so that an answer stays small.
 //!
-//! What must never enter: what a row is.
+//! What must never enter: the meaning of a row.
 
 use serde::{Deserialize, Serialize};
 
-/// No list in an answer has more rows.
+/// The maximum number of rows of a list in an answer.
 const ROWS_MAX: usize = 10_000;
 
 /// The first rows of a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rows<T> {
-    /// These.
+    /// The rows.
     pub rows: Vec<T>,
-    /// How many more there are.
+    /// The number of further rows.
     pub more: usize,
 }
 
@@ -26,7 +26,7 @@ impl<T> Default for Rows<T> {
 }
 
 impl<T> Rows<T> {
-    /// As many of these as an answer has space for.
+    /// The first rows, up to the maximum.
     pub(crate) fn of(all: impl IntoIterator<Item = T>) -> Rows<T> {
         let mut all = all.into_iter();
         Rows {
@@ -35,13 +35,13 @@ impl<T> Rows<T> {
         }
     }
 
-    /// How many there are.
+    /// The total number.
     #[must_use]
     pub fn total(&self) -> usize {
         self.rows.len() + self.more
     }
 
-    /// That there are more, for people.
+    /// A remark about the further rows, for people.
     #[must_use]
     pub fn remark(&self) -> String {
         format!("… and {} more", self.more)

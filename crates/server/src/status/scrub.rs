@@ -1,6 +1,6 @@
-//! What a running server says about the comparison of its copy with the others'.
+//! The status of the comparison of this server's copy with the others'.
 //!
-//! What must never enter: the comparison; the replica makes it, and here its metrics only get a form that travels.
+//! What must never enter: the comparison itself. The replica makes it; here its metrics get a form for answers.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use super::text::{moment, size};
 /// A question about the scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScrubQuestion {
-    /// A run is to begin now.
+    /// Begin a run now.
     pub start: bool,
 }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Summary<'_> {
     }
 }
 
-/// The answer to `meridian scrub`, as people read it.
+/// The answer to `meridian scrub`, for people.
 pub struct ScrubText<'s>(pub &'s ScrubView);
 
 impl fmt::Display for ScrubText<'_> {

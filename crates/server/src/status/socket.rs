@@ -1,7 +1,7 @@
-//! How the server's side of questions works: a Unix socket in the data directory, which only those who may open that directory
-//! can reach. A program that connects writes one question and reads one answer.
+//! The server's side of questions: a Unix socket in the data directory, which only users with access to that directory
+//! can reach. A program connects, writes one question and reads one answer.
 //!
-//! What must never enter: what questions mean.
+//! What must never enter: the meaning of questions.
 
 use std::fs;
 use std::future::Future;
@@ -25,15 +25,15 @@ use crate::data_directory::control_socket;
 
 /// How long either side waits for the other.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the server may take for a question that other replicas have a part in.
+/// The timeout for a question that involves other replicas.
 pub(super) const FAR_PATIENCE: Duration = Duration::from_secs(60);
-/// No answer is larger: the code that answers bounds its lists and texts.
+/// The maximum size of an answer: the code that answers bounds its lists and texts.
 pub(super) const ANSWER_BYTES_MAX: u64 = 16 << 20;
-/// No question is larger: a path fits in it many times.
+/// The maximum size of a question: many times the size of a path.
 pub(super) const QUESTION_BYTES_MAX: u64 = 64 << 10;
 /// How long to wait when the operating system has no space for another connection.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Questions that are answered at once; more wait.
+/// The number of questions that are answered concurrently; more wait.
 const QUESTIONS_AT_ONCE: usize = 16;
 
 /// Answers questions.
@@ -48,11 +48,11 @@ pub(crate) struct StatusSocket {
 }
 
 impl StatusSocket {
-    /// Starts to answer. The data directory must be locked by this process: a socket that is there is
-    /// then one that a crash left behind.
+    /// Starts answering. This process must hold the lock of the data directory: then an existing socket is left over
+    /// from a crash.
     ///
     /// # Errors
-    /// When the socket cannot be made.
+    /// When the socket cannot be created.
     pub(crate) fn open(data: &Path, answering: Answering) -> io::Result<StatusSocket> {
         let path = control_socket(data);
         match fs::remove_file(&path) {
@@ -84,7 +84,7 @@ async fn answer_all(listener: UnixListener, answering: Answering) {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // Usually out of file descriptors: to try again at once would be to try for ever.
+                // Usually the process is out of file descriptors: an immediate retry would fail again.
                 tracing::debug!(%error, "somebody's question did not arrive");
                 drop(place);
                 tokio::time::sleep(PAUSE).await;
@@ -109,7 +109,7 @@ async fn answer(mut stream: UnixStream, answering: &Answering) -> io::Result<()>
     tokio::time::timeout(PATIENCE, read).await??;
     let is_too_long = question.len() as u64 > QUESTION_BYTES_MAX;
     if is_too_long {
-        // An answer arrives only when the whole question was taken.
+        // The client reads the answer only if the whole question was received.
         let mut nowhere = tokio::io::sink();
         let rest = tokio::io::copy(&mut stream, &mut nowhere);
         tokio::time::timeout(PATIENCE, rest).await??;
@@ -140,8 +140,8 @@ pub(super) fn too_long() -> String {
     )
 }
 
-/// An answer whose texts can be shown on any terminal, no matter who wrote them. Names of files come here as `vfs::ShownBytes` and
-/// stay as they are.
+/// Encodes an answer so that its texts are safe on any terminal, whatever their source. Names of files come here as
+/// `vfs::ShownBytes` and stay unchanged.
 fn shown(answer: &Answer) -> serde_json::Result<Vec<u8>> {
     let mut value = serde_json::to_value(answer)?;
     show_texts(&mut value);
@@ -157,8 +157,7 @@ fn show_texts(value: &mut Value) {
     }
 }
 
-/// A path to a socket that fits into the 108 bytes a Unix address has: through the open directory, as
-/// `/proc` shows it.
+/// A path to a socket that fits into the 108 bytes of a Unix address: through the open directory, by `/proc`.
 #[derive(Debug)]
 pub(super) struct ShortPath {
     pub(super) path: PathBuf,
@@ -216,7 +215,7 @@ mod tests {
         })
     }
 
-    /// 4,000 clients with names of a kilobyte each made an answer that nobody took.
+    /// 4,000 clients with names of a kilobyte each made an answer that was too large to be received.
     #[test]
     fn as_many_clients_as_there_may_be_fit_in_an_answer() {
         for name in [
@@ -245,7 +244,7 @@ mod tests {
         );
     }
 
-    /// What did not fit ended in a connection that was reset.
+    /// A question that was too long ended with a reset connection.
     #[tokio::test]
     async fn a_question_that_is_too_long_is_refused_with_what_to_do() {
         let directory = tempfile::tempdir().unwrap();
@@ -259,7 +258,7 @@ mod tests {
             });
             let told = put(data, &question, PATIENCE).await.unwrap_err();
             assert!(matches!(told, StatusError::Refused(what) if what.contains("shorten it")));
-            // Another program is told the same.
+            // Another program gets the same error.
             let question = serde_json::to_vec(&question).unwrap();
             let answer = exchange(data, &question).await.unwrap();
             let answer = serde_json::from_slice::<Answer>(&answer).unwrap();
@@ -317,7 +316,7 @@ mod tests {
         assert!(reason.contains("same version"), "{reason}");
     }
 
-    /// A reason that an administrator of another site typed, or a peer's error, forges no alarm and commands no terminal.
+    /// A reason that an administrator of another site typed, or a peer's error, must not imitate an alarm or control a terminal.
     #[tokio::test]
     async fn no_text_of_an_answer_commands_a_terminal() {
         const HOSTILE: &str = "x\n  ALARM storage-failed: \u{1b}[2J\u{202e}";

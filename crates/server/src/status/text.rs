@@ -1,6 +1,6 @@
 //! A status for people.
 //!
-//! What must never enter: the getting of a status.
+//! What must never enter: collecting a status.
 
 use std::fmt;
 
@@ -96,12 +96,11 @@ pub(crate) fn duration(seconds: u64) -> String {
     }
 }
 
-/// A moment given in seconds since 1970, by the calendar.
+/// A moment in seconds since 1970, as a calendar date and time.
 #[must_use]
 pub fn moment(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);
-    // Years that begin in March end with the leap day; 719,468 days before 1970 one of their cycles of 400
-    // years began.
+    // Years that begin in March end with the leap day. One of their cycles of 400 years began 719,468 days before 1970.
     let day = days + 719_468;
     let (cycle, of_cycle) = (day / 146_097, day % 146_097);
     let year_of_cycle = (of_cycle - of_cycle / 1460 + of_cycle / 36_524 - of_cycle / 146_096) / 365;
@@ -118,7 +117,7 @@ pub fn moment(unix_s: u64) -> String {
     format!("{year}-{month:02}-{day_of_month:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// A number of bytes to three digits or so.
+/// A number of bytes, rounded to about three digits.
 #[must_use]
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

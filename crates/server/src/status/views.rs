@@ -1,6 +1,6 @@
-//! What a running server says about who takes part in its set, and about what those left behind who do not, for people.
+//! The status of the members of the set, and what those that left hold, for people.
 //!
-//! What must never enter: the counting; the replica knows them.
+//! What must never enter: counting; the replica knows the numbers.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use replica::{AuditEntry, LossView, MemberNames, MemberView, ViewStatus};
 use super::called;
 use super::text::moment;
 
-/// Slots, as people write them.
+/// Slots, for people.
 fn listed<'s>(members: impl Iterator<Item = &'s MemberView>) -> String {
     let slots: Vec<String> = members.map(|member| member.slot.to_string()).collect();
     slots.join(" ")
@@ -40,7 +40,7 @@ impl fmt::Display for Summary<'_> {
     }
 }
 
-/// The answer to `meridian view`, as people read it.
+/// The answer to `meridian view`, for people.
 pub struct ViewText<'s>(pub &'s ViewStatus);
 
 impl fmt::Display for ViewText<'_> {
@@ -75,7 +75,7 @@ impl fmt::Display for ViewText<'_> {
     }
 }
 
-/// A member, and what all are called.
+/// A member, with the names of all members.
 struct MemberLine<'s>(&'s MemberView, &'s MemberNames);
 
 impl fmt::Display for MemberLine<'_> {
@@ -103,7 +103,7 @@ impl fmt::Display for MemberLine<'_> {
     }
 }
 
-/// A lost member, and what all are called.
+/// A lost member, with the names of all members.
 struct LossLine<'s>(&'s LossView, &'s MemberNames);
 
 impl fmt::Display for LossLine<'_> {

@@ -1,6 +1,6 @@
-//! Where one file of a pool lies, as it is told.
+//! The location of one file of a pool.
 //!
-//! What must never enter: how it is found out.
+//! What must never enter: how it is determined.
 
 use std::fmt;
 
@@ -9,25 +9,25 @@ use vfs::ShownText;
 
 use super::size;
 
-/// Where the bytes of one file lie.
+/// The location of the contents of one file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Whereabouts {
-    /// The file, as it was asked for.
+    /// The file in the question.
     pub path: String,
-    /// How long it is.
+    /// Its length.
     pub bytes: u64,
-    /// How many consecutive bytes lie on one data server; `None` where all lie at the metadata server.
+    /// The number of consecutive bytes on one data server; `None` if all are at the metadata server.
     pub stripe_unit_bytes: Option<u64>,
-    /// The data servers, in the order in which stripes go round.
+    /// The data servers, in the order of the stripes.
     pub parts: Vec<PartStatus>,
 }
 
-/// What of a file lies on one data server.
+/// The part of a file on one data server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartStatus {
-    /// Which one.
+    /// Its number.
     pub server: u16,
-    /// What people call it; empty for nothing.
+    /// Its name; empty for none.
     pub name: String,
     /// Bytes of the file that belong there, holes included.
     pub bytes: u64,

@@ -1,28 +1,28 @@
-//! The memory that requests and replies take on their way, of all connections together.
+//! The memory for requests and replies in transit, of all connections together.
 //!
-//! Requests have one half, replies the other: a request that is executed waits for space for its reply and never the
-//! other way round, and a reply goes as soon as its client takes it or is cut off. So each request or reply that waits gets
-//! space at some time.
+//! Requests use one half, replies the other. A running request waits for space for its reply, and never the other way
+//! round. A reply is sent as soon as its client reads it, or the client is disconnected. So every waiting request or
+//! reply gets space at some time.
 //!
-//! What must never enter: connections, and what is in a message.
+//! What must never enter: connections, and the content of a message.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Memory is counted in pieces of this many bytes.
+/// Memory is counted in units of this number of bytes.
 const PIECE_BYTES: usize = 1024;
 
 /// Space for requests, and space for replies.
 pub(super) struct Buffers {
-    /// Of requests that are received, or executed.
+    /// For requests that are being received or executed.
     pub(super) requests: Pool,
-    /// Of replies that are made, or wait to be sent.
+    /// For replies that are being created or wait to be sent.
     pub(super) replies: Pool,
 }
 
 impl Buffers {
-    /// For this many bytes in all.
+    /// With this total number of bytes.
     pub(super) fn new(bytes: u64) -> Buffers {
         Buffers {
             requests: Pool::new(bytes / 2),
@@ -30,19 +30,19 @@ impl Buffers {
         }
     }
 
-    /// What is taken, in bytes.
+    /// The used memory, in bytes.
     pub(super) fn used_bytes(&self) -> u64 {
         self.requests.used_bytes() + self.replies.used_bytes()
     }
 }
 
-/// Memory that is handed out to those who came first, and comes back.
+/// Memory that is allocated in the order of arrival, and returned.
 pub(super) struct Pool {
     space: Arc<Semaphore>,
     pieces: u32,
 }
 
-/// Memory that was handed out; it goes back when this is dropped.
+/// Allocated memory; it is returned when this is dropped.
 #[derive(Debug)]
 pub(super) struct Space(OwnedSemaphorePermit);
 
@@ -61,7 +61,7 @@ impl Pool {
         (self.pieces as usize).saturating_sub(free) as u64 * PIECE_BYTES as u64
     }
 
-    /// Space for this many bytes, if there is some. What is larger than the pool gets all of it.
+    /// Takes space for this number of bytes, if available. A larger message than the pool takes all of it.
     pub(super) fn try_take(&self, bytes: usize) -> Option<Space> {
         let space = self.space.clone();
         space
@@ -70,10 +70,10 @@ impl Pool {
             .map(Space)
     }
 
-    /// The same, as soon as there is some.
+    /// The same, but waits until space is available.
     pub(super) async fn take(&self, bytes: usize) -> Option<Space> {
         let space = self.space.clone();
-        // `None` stands for a closed semaphore, and this one is never closed.
+        // `None` means a closed semaphore, and this one is never closed.
         space
             .acquire_many_owned(self.pieces_of(bytes))
             .await
@@ -88,7 +88,7 @@ impl Pool {
 }
 
 impl Space {
-    /// Gives back what is not needed for this many bytes.
+    /// Returns the space that is not needed for this number of bytes.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         let spare = self
             .0

@@ -1,10 +1,9 @@
-//! One connection: cuts the stream into records, has calls answered and answers delivered.
+//! One connection: splits the stream into records, passes calls to the service and answers to their callers.
 //!
-//! A request, once received, is executed to its end even if the connection dies meanwhile: the
-//! session's reply cache must hold its outcome when the client asks again over another connection
-//! (RFC 8881, section 2.10.6.2).
+//! A received request is executed completely even if the connection breaks meanwhile: the session's reply cache must
+//! have its result when the client sends it again over another connection (RFC 8881, section 2.10.6.2).
 //!
-//! What must never enter: anything in a call behind its first two words.
+//! What must never enter: any part of a call after its first two words.
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -30,16 +29,16 @@ use super::{Registration, Transport};
 
 /// How long a client may take to answer a call.
 const CALLBACK_PATIENCE: Duration = Duration::from_secs(10);
-/// A request counts once for each piece of this size, so that large ones are fewer at a time.
+/// A request counts once for each unit of this size, so that fewer large ones run concurrently.
 const COUNTED_PIECE_BYTES: usize = 128 << 10;
-/// What is executed for longer waits for another server, as long as a minute, and must not keep others from theirs: its memory
-/// counts no more. How many requests a connection may have stays bounded.
+/// A request that runs longer than this waits for another server, perhaps for a minute, and must not delay others: its
+/// memory is not counted any more. The number of requests of a connection stays bounded.
 const COUNTED_FOR: Duration = Duration::from_secs(1);
-/// A record up to this size needs no memory beyond what each connection has, before all of it has come.
+/// A partly received record up to this size needs no memory beyond that of the connection.
 const SMALL_RECORD_BYTES: usize = 64 << 10;
 /// The version of callback programs (RFC 8881, section 20).
 const CALLBACK_VERSION: u32 = 1;
-/// What is told of connections that end by what came over them, once and then in sums: any host can make some.
+/// Logs the end of connections because of their input once, and later with a count: any host can cause such ends.
 static ENDS: Throttle = Throttle::new();
 const ENDED: throttle::Subject = ("connections are closed for what came over them", 0);
 /// The second word of a reply (RFC 5531, section 9, `msg_type`).
@@ -51,15 +50,15 @@ pub(super) struct TcpConnection {
     peer: SocketAddr,
     outbox: Arc<Outbox>,
     calls: PendingCalls,
-    /// Where it has its place.
+    /// The transport that manages its place.
     transport: Weak<Transport>,
-    /// When a session was last used over it, in milliseconds since the start and at least one; 0 for never.
+    /// The last use by a session, in milliseconds since the start and at least 1; 0 for never.
     last_use: AtomicU64,
     /// Bytes received so far.
     received_bytes: AtomicU64,
-    /// Memory that is kept for a large record until all of it has come, in bytes.
+    /// Memory reserved for a large record that is not complete, in bytes.
     receiving_bytes: AtomicU64,
-    /// Bytes received and sent when it was looked last.
+    /// Bytes received and sent up to the last check.
     moved_bytes: AtomicU64,
 }
 
@@ -78,7 +77,7 @@ enum End {
     NoMessage,
 }
 
-/// Serves a connection to its end.
+/// Serves a connection until it ends.
 pub(super) async fn run(
     input: OwnedReadHalf,
     connection: Arc<TcpConnection>,
@@ -96,7 +95,7 @@ pub(super) async fn run(
     match &end {
         End::Closed => tracing::debug!(%peer, "connection closed"),
         End::Broken(error) => tracing::debug!(%peer, %error, "connection broken"),
-        // It was told when it was done.
+        // The reason was logged when the outbox closed.
         _ if connection.outbox.is_closed() => {}
         end => tell_of_end(peer, end),
     }
@@ -114,7 +113,7 @@ fn tell_of_end(peer: SocketAddr, reason: &dyn std::fmt::Display) {
 }
 
 impl TcpConnection {
-    /// A connection that sends by this half of a stream.
+    /// A connection that sends through this half of a stream.
     pub(super) fn new(
         output: OwnedWriteHalf,
         peer: SocketAddr,
@@ -137,37 +136,37 @@ impl TcpConnection {
         self.peer.ip()
     }
 
-    /// When a session was last used over it, in milliseconds since the start; 0 for never.
+    /// The last use by a session, in milliseconds since the start; 0 for never.
     pub(super) fn last_use(&self) -> u64 {
         self.last_use.load(Ordering::Relaxed)
     }
 
-    /// How much memory it keeps that its client could free, in bytes.
+    /// The memory that it keeps and that its client could free, in bytes.
     pub(super) fn kept_bytes(&self) -> u64 {
         self.receiving_bytes.load(Ordering::Relaxed) + self.outbox.waiting_bytes()
     }
 
-    /// How many bytes came and went since this was asked last.
+    /// The number of bytes received and sent since the last call.
     pub(super) fn moved_since_last_look(&self) -> u64 {
         let moved = self.received_bytes.load(Ordering::Relaxed) + self.outbox.sent_bytes();
         moved.saturating_sub(self.moved_bytes.swap(moved, Ordering::Relaxed))
     }
 
-    /// No further request is taken.
+    /// Accepts no further request.
     pub(super) fn stop_reading(&self) {
         self.outbox.stop_reading();
     }
 
-    /// Ends the connection whatever is under way.
+    /// Closes the connection, whatever is in progress.
     pub(super) fn cut(&self) {
         self.outbox.close();
     }
 }
 
-/// What a request keeps from others while it is executed.
+/// The resources that a request holds while it is executed.
 struct Admitted {
     request: Space,
-    /// What its reply goes on keeping.
+    /// The resources that its reply still holds.
     kept: Kept,
 }
 
@@ -175,7 +174,7 @@ struct Admitted {
 struct Requests {
     service: Arc<Service>,
     connection: Arc<TcpConnection>,
-    /// Space for requests under way and replies not sent yet.
+    /// Space for running requests and unsent replies.
     space: Arc<Semaphore>,
     in_flight: u32,
 }
@@ -195,7 +194,7 @@ impl Requests {
         begun: &mut Begun,
     ) -> End {
         let mut splitter = RecordSplitter::new(transport.record_bytes);
-        // For the record under way, if it is large.
+        // For the current record, if it is large.
         let mut space = None;
         loop {
             let expected = splitter.expected_bytes();
@@ -232,7 +231,7 @@ impl Requests {
         }
     }
 
-    /// Starts all requests that are whole. Returns the last one, unless it is finished.
+    /// Starts all complete requests. Returns the last one, unless it is finished.
     async fn take_records(
         &self,
         splitter: &mut RecordSplitter,
@@ -257,14 +256,14 @@ impl Requests {
         Ok(begun)
     }
 
-    /// So much memory is kept for a record of which the rest has yet to come.
+    /// Records the memory that is reserved for an incomplete record.
     fn receiving(&self, bytes: usize) {
         let receiving = &self.connection.receiving_bytes;
         receiving.store(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Starts a request. The last of those received is begun right here, since nothing else is to
-    /// do: many finish at once. It is returned if it has to wait; the others go on in tasks of their own.
+    /// Starts a request. The last received request runs in this task, because there is nothing else to do: many finish
+    /// at once. It is returned if it has to wait; the others run in separate tasks.
     async fn take(
         &self,
         record: Bytes,
@@ -292,7 +291,7 @@ impl Requests {
         })
     }
 
-    /// Waits for a place among the requests of the connection, and for memory. `None` stands for a closed semaphore, and
+    /// Waits for a place among the requests of the connection, and for memory. `None` means a closed semaphore, and
     /// none is ever closed.
     async fn admit(
         &self,
@@ -320,20 +319,20 @@ impl Requests {
         })
     }
 
-    /// Waits until every request has been executed and its reply sent or given up.
+    /// Waits until every request has been executed and its reply was sent or abandoned.
     async fn finish(&self) {
-        // An error stands for a closed semaphore, and this one is never closed.
+        // An error means a closed semaphore, and this one is never closed.
         let _ = self.space.acquire_many(self.in_flight).await;
     }
 }
 
-/// A request that was begun, and waits for something, if there is one. The task of its connection goes on with it as long as nothing
-/// else comes, so that a client with one request at a time wakes no other thread.
+/// A started request that waits for something, if there is one. The connection's task continues it while nothing else
+/// arrives, so that a client with one request at a time wakes no other thread.
 #[derive(Default)]
 struct Begun(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
 
 impl Begun {
-    /// Returns when it is answered; never where there is none.
+    /// Returns when it is answered; never if there is none.
     async fn end(&mut self) {
         match &mut self.0 {
             Some(answer) => answer.as_mut().await,
@@ -342,7 +341,7 @@ impl Begun {
         self.0 = None;
     }
 
-    /// Has it go on in a task of its own: from now on the connection waits for other things, or ends.
+    /// Continues it in a separate task: from now on the connection waits for other events, or ends.
     fn go_on_alone(&mut self) {
         if let Some(answer) = self.0.take() {
             tokio::spawn(answer);
@@ -357,7 +356,7 @@ fn message_start(record: &[u8]) -> Option<(u32, u32)> {
     Some((u32::from_be_bytes(*transaction), u32::from_be_bytes(*kind)))
 }
 
-/// Runs a future up to where it has to wait for the first time.
+/// Runs a future until it first has to wait.
 async fn is_ready<F: Future<Output = ()>>(mut future: Pin<&mut F>) -> bool {
     std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_ready())).await
 }
@@ -402,8 +401,8 @@ async fn answer(
     std::mem::forget(unanswered);
 }
 
-/// Closes the connection when a request ends without an answer, so that the client does not wait in
-/// vain but connects anew and repeats it.
+/// Closes the connection when a request ends without an answer. So the client does not wait in vain, but connects again
+/// and repeats the request.
 struct Unanswered<'c> {
     connection: &'c TcpConnection,
 }
@@ -458,7 +457,7 @@ impl Connection for TcpConnection {
         message.rope(&arguments);
         let framed = oncrpc::frame(message.finish());
         let framed = framed.map_err(|error| CallbackError::Refused(error.to_string()))?;
-        // In a task of its own, because the caller may stop waiting at any time.
+        // In a separate task, because the caller may stop waiting at any time.
         let outbox = self.outbox.clone();
         tokio::spawn(async move { outbox.send(framed, None).await });
         let record = tokio::time::timeout(CALLBACK_PATIENCE, call.answer()).await;
@@ -469,13 +468,13 @@ impl Connection for TcpConnection {
     }
 }
 
-/// What [`crate::decode_as_anything`] says, of records.
+/// [`crate::decode_as_anything`] for records.
 pub(super) fn decode_as_anything(bytes: &[u8]) {
     let _ = message_start(bytes);
     let _ = results_of(Bytes::copy_from_slice(bytes));
 }
 
-/// What follows the header of a reply that carries results.
+/// The part after the header of a reply with results.
 fn results_of(record: Bytes) -> Result<Bytes, CallbackError> {
     let mut reader = Reader::new(record);
     match Message::parse(&mut reader) {

@@ -1,6 +1,6 @@
 //! Accepts TCP connections.
 //!
-//! What must never enter: what goes over a connection.
+//! What must never enter: the data of a connection.
 
 use std::fs::File;
 use std::io;
@@ -20,14 +20,14 @@ use super::Transport;
 use super::connection::{self, TcpConnection};
 use crate::configuration::ListenAddress;
 
-/// Connections that wait to be accepted.
+/// The maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
-/// A client's machine that vanished is noticed after this much silence, and four probes more.
+/// A vanished client machine is detected after this time of silence, and four more probes.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// How long to wait when the operating system has no space for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(200);
-/// What is told of once, with sums later.
+/// The subject of a log message that is written once, and later with a count.
 const CROWDED: throttle::Subject = ("too many connections", 0);
 const EXHAUSTED: throttle::Subject = ("cannot accept connections", 0);
 
@@ -39,7 +39,7 @@ pub enum ListenError {
         "{0} is in use by another program; `ss -ltnp 'sport = :{port}'` shows which. If it is the kernel's NFS server, stop it (`systemctl stop nfs-server`); or choose another port with --listen", port = .0.port()
     )]
     InUse(SocketAddr),
-    /// The process may not.
+    /// The process lacks the permission.
     #[error(
         "this user may not listen at {0}; start as root, grant CAP_NET_BIND_SERVICE, or choose a port above 1023 with --listen"
     )]
@@ -57,7 +57,7 @@ pub enum ListenError {
     },
 }
 
-/// Looks whether a server could listen at an address, as it would when it starts. Must be called inside a runtime.
+/// Checks whether a server could listen at an address, as it does when it starts. Must be called inside a runtime.
 ///
 /// # Errors
 /// [`ListenError`] says what to do next.
@@ -68,7 +68,7 @@ pub fn try_to_listen(wanted: ListenAddress) -> Result<(), ListenError> {
 /// A socket that accepts connections.
 pub(crate) struct Listener {
     socket: TcpListener,
-    /// Where it really listens: the port is known even if any was asked for.
+    /// The real address: it has the port that the system chose if any port was requested.
     pub(crate) address: SocketAddr,
 }
 
@@ -89,7 +89,7 @@ impl Listener {
         })
     }
 
-    /// The same, for those who explain a failure themselves.
+    /// The same, for callers that explain a failure themselves.
     ///
     /// # Errors
     /// What the operating system says.
@@ -102,7 +102,7 @@ impl Listener {
         }
     }
 
-    /// The socket, for somebody else to accept at.
+    /// The socket, so that the caller accepts connections itself.
     pub(crate) fn into_socket(self) -> TcpListener {
         self.socket
     }
@@ -120,10 +120,10 @@ fn listen(address: SocketAddr) -> io::Result<Listener> {
         Some(Protocol::TCP),
     )?;
     if address.is_ipv6() {
-        // So that `[::]` takes IPv4 clients whatever the system's default is.
+        // So that `[::]` accepts IPv4 clients whatever the system's default is.
         socket.set_only_v6(false)?;
     }
-    // A restart must not wait for the connections of the last run to be forgotten.
+    // A restart must not wait until the system forgets the connections of the last run.
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -133,7 +133,7 @@ fn listen(address: SocketAddr) -> io::Result<Listener> {
     Ok(Listener { socket, address })
 }
 
-/// Serves all clients that connect until `stop` says true.
+/// Serves all clients that connect until `stop` becomes true.
 pub(crate) async fn accept(
     listener: Listener,
     transport: Arc<Transport>,
@@ -150,7 +150,7 @@ pub(crate) async fn accept(
         let accepted = accepted.and_then(|(stream, peer)| Ok((above_low_numbers(stream)?, peer)));
         match accepted {
             Ok((stream, peer)) => {
-                // Whatever becomes of one connection, the next one is accepted.
+                // A failure of one connection does not stop the next one from being accepted.
                 let welcomed = AssertUnwindSafe(|| welcome(stream, peer, &transport));
                 match catch_unwind(welcomed) {
                     Ok(Some(closed)) => tell_of_crowd(&throttle, closed.address()),
@@ -163,7 +163,7 @@ pub(crate) async fn accept(
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
                 tell_of_exhaustion(&throttle, transport.relieve(), &error);
-                // A client that waits is let in with the reserve.
+                // A waiting client is accepted with the reserve descriptor.
                 if !reserve.release() {
                     tokio::time::sleep(EXHAUSTED_PAUSE).await;
                 }
@@ -172,12 +172,12 @@ pub(crate) async fn accept(
     }
 }
 
-/// There may be many connections, so they leave the low numbers of descriptors to others.
+/// Connections can be numerous, so they leave the low numbers of descriptors to other uses.
 fn above_low_numbers(stream: TcpStream) -> io::Result<TcpStream> {
     TcpStream::from_std(descriptors::above(stream.into_std()?)?)
 }
 
-/// Serves a connection. Returns the one that is closed for it.
+/// Serves a connection. Returns the one that was closed to make room.
 fn welcome(
     stream: TcpStream,
     peer: SocketAddr,
@@ -202,25 +202,25 @@ fn welcome(
     closed
 }
 
-/// A descriptor that is given up when none is left, so that one more connection can be accepted.
+/// A descriptor that is released when none is left, so that one more connection can be accepted.
 #[derive(Default)]
 struct Reserve(Option<File>);
 
 impl Reserve {
     fn refill(&mut self) {
         if self.0.is_none() {
-            // Without one, accepting waits a while when descriptors are lacking.
+            // Without it, accepting pauses for a while when descriptors are lacking.
             self.0 = File::open("/dev/null").ok();
         }
     }
 
-    /// Whether there was one.
+    /// Releases it. Returns whether there was one.
     fn release(&mut self) -> bool {
         self.0.take().is_some()
     }
 }
 
-/// Errors that `accept` reports for a connection that is broken already.
+/// Whether this error of `accept` concerns only a connection that is already broken.
 fn is_about_one_connection(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -231,7 +231,7 @@ fn is_about_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Tells that a connection is closed because there may be no more; the last one closed came from here.
+/// Logs that a connection was closed because the maximum is reached; the last closed one came from this address.
 fn tell_of_crowd(throttle: &Throttle, from: IpAddr) {
     if let Some(sum) = throttle.failed(CROWDED, Instant::now()) {
         tracing::warn!(
@@ -242,7 +242,7 @@ fn tell_of_crowd(throttle: &Throttle, from: IpAddr) {
     }
 }
 
-/// Tells that some are closed because the operating system has no space for another one.
+/// Logs that connections were closed because the operating system has no space for another one.
 fn tell_of_exhaustion(throttle: &Throttle, closed: u64, error: &io::Error) {
     if let Some(sum) = throttle.failed(EXHAUSTED, Instant::now()) {
         tracing::error!(

@@ -1,10 +1,10 @@
 //! TCP connections: bytes in, records to the NFS service, replies out.
 //!
-//! What a connection can make the server hold is bounded: by the largest record, by the number of its
-//! requests that are under way, and by the number of connections. What all of them take together is bounded, too. When there is no
-//! more, requests wait; and when that lasts, connections are closed that keep much and hardly move.
+//! The resources of a connection are bounded: by the largest record, by the number of its running requests, and by the
+//! number of connections. Their total is bounded too. When no memory is left, requests wait. If that lasts, connections
+//! are closed that hold much memory and transfer little.
 //!
-//! What must never enter: the content of calls and replies, beyond what tells one from the other.
+//! What must never enter: the content of calls and replies, beyond what distinguishes them.
 
 mod buffers;
 mod connection;
@@ -33,58 +33,57 @@ pub use listener::{ListenError, try_to_listen};
 pub(crate) use listener::{Listener, accept};
 use places::Places;
 
-/// What [`crate::decode_as_anything`] says, of records that arrive.
+/// [`crate::decode_as_anything`] for received records.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     connection::decode_as_anything(bytes);
 }
 
-/// At most this many connections are closed when descriptors, or memory, are lacking.
+/// The maximum number of connections that are closed at once when descriptors or memory are lacking.
 const RELIEF: usize = 16;
 
-/// After this long without a lack of descriptors there may be as many connections without a session as
-/// before.
+/// After this time without a lack of descriptors, the normal number of connections without a session is allowed again.
 const RECOVERY: Duration = Duration::from_secs(60);
-/// Requests wait for memory this long before a connection has to go.
+/// How long requests wait for memory before a connection is closed.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(1);
-/// A connection that would take longer than this to move what it keeps, at the pace of the last second, may
-/// have to go.
+/// A connection that needs longer than this to transfer the memory that it holds, at the rate of the last second, may
+/// be closed.
 const SECONDS_TO_MOVE: u64 = 60;
 
-/// What is told of a lack of memory, once and then in sums.
+/// Logs a lack of memory once, and later with a count.
 static LACK: Throttle = Throttle::new();
 const MEMORY: throttle::Subject = ("connections are closed for want of memory", 0);
 
-/// What all connections share.
+/// The shared state of all connections.
 pub(crate) struct Transport {
     service: Arc<Service>,
     limits: TransportLimits,
     /// The largest record accepted, in bytes.
     record_bytes: usize,
     open: Mutex<Open>,
-    /// How many there are in `open`, for those who wait for them to end.
+    /// The number of connections in `open`, to wait until they end.
     open_count: watch::Sender<usize>,
     next_id: AtomicU64,
     buffers: Buffers,
-    /// When it was looked last who keeps memory, in milliseconds since the start.
+    /// When memory use was last checked, in milliseconds since the start.
     looked: Mutex<u64>,
     traffic: Arc<Traffic>,
     started: Instant,
 }
 
-/// The connections that are not closed yet, and those of them that have a place: the others are on their way out.
+/// The connections that are not closed yet, and those of them that have a place: the others are being closed.
 struct Open {
     connections: HashMap<ConnectionId, Arc<TcpConnection>>,
     places: Places,
-    /// When descriptors were lacking last, if that matters still.
+    /// The last lack of descriptors, while it still matters.
     relieved: Option<Instant>,
 }
 
-/// Counts since the start.
+/// Counters since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     /// Connections accepted.
     pub(crate) accepted: AtomicU64,
-    /// Connections closed so that others had a place.
+    /// Connections closed to make room for others.
     pub(crate) refused: AtomicU64,
     /// Bytes received, record marks included.
     pub(crate) received_bytes: AtomicU64,
@@ -117,12 +116,12 @@ impl Transport {
         })
     }
 
-    /// What went through so far.
+    /// The counters of the traffic so far.
     pub(crate) fn traffic(&self) -> &Traffic {
         &self.traffic
     }
 
-    /// What requests and replies on their way take, in bytes.
+    /// The memory for requests and replies in transit, in bytes.
     pub(crate) fn buffer_bytes(&self) -> u64 {
         self.buffers.used_bytes()
     }
@@ -132,8 +131,8 @@ impl Transport {
         *self.open_count.borrow()
     }
 
-    /// Lets every connection finish what it has begun and closes it; cuts off after `patience`
-    /// those that do not finish. Accepting must have ended.
+    /// Lets every connection finish its running requests and closes it. After `patience` it closes those that have not
+    /// finished. Accepting must have ended.
     pub(crate) async fn drain(&self, patience: Duration) {
         for connection in self.open().connections.values() {
             connection.stop_reading();
@@ -153,7 +152,7 @@ impl Transport {
         left.iter().for_each(|connection| connection.cut());
     }
 
-    /// Closes every connection, with what lies there unread.
+    /// Closes every connection at once, and discards unread data.
     pub(crate) fn cut_all(&self) {
         let all: Vec<Arc<TcpConnection>> = self.open().connections.values().cloned().collect();
         all.iter().for_each(|connection| connection.cut());
@@ -167,7 +166,7 @@ impl Transport {
         ConnectionId(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Makes a connection known to the service and to [`Transport::drain`]. Returns which one is closed for it.
+    /// Registers a connection with the service and for [`Transport::drain`]. Returns the connection that is closed to make room.
     fn register(
         self: &Arc<Transport>,
         connection: Arc<TcpConnection>,
@@ -198,8 +197,8 @@ impl Transport {
         (registration, victim)
     }
 
-    /// Descriptors are lacking: closes some connections without a session, so that the rest of the server has some, and
-    /// lets there be few of them for a while. Returns how many were closed.
+    /// Descriptors are lacking: closes some connections without a session, so that the rest of the server has
+    /// descriptors, and allows only few of them for a while. Returns the number of closed connections.
     fn relieve(&self) -> u64 {
         let mut open = self.open();
         open.relieved = Some(Instant::now());
@@ -212,7 +211,7 @@ impl Transport {
         closed
     }
 
-    /// Memory for this many bytes of a request or reply, as soon as there is some.
+    /// Memory for this number of bytes of a request or reply, as soon as it is available.
     async fn space(&self, pool: &Pool, bytes: usize) -> Option<Space> {
         if let Some(space) = pool.try_take(bytes) {
             return Some(space);
@@ -226,7 +225,7 @@ impl Transport {
         }
     }
 
-    /// Memory has been lacking for some time: closes connections that keep most of it and hardly move.
+    /// Memory has been lacking for some time: closes connections that hold most of it and transfer little.
     fn relieve_memory(&self) {
         let patience = MEMORY_PATIENCE.as_millis() as u64;
         let now = self.now();
@@ -251,7 +250,7 @@ impl Transport {
             .filter(|(kept, moved, _)| *kept > 0 && *moved < kept / SECONDS_TO_MOVE)
             .map(|(kept, _, id)| (kept, id))
             .collect();
-        // What has moved since long ago says nothing of the last second.
+        // A longer time says nothing about the last second.
         if since > 2 * patience {
             return;
         }
@@ -289,7 +288,7 @@ impl Transport {
 }
 
 impl Open {
-    /// Ends the connection that has to go. What it has begun is finished.
+    /// Closes the connection that has to go. Its running requests are completed.
     fn close(&self, victim: Option<ConnectionId>) -> Option<Arc<TcpConnection>> {
         let connection = self.connections.get(&victim?)?.clone();
         connection.cut();
@@ -307,7 +306,7 @@ fn last_use(
     }
 }
 
-/// Keeps a connection known while it lives.
+/// Keeps a connection registered while it exists.
 struct Registration {
     transport: Arc<Transport>,
     id: ConnectionId,

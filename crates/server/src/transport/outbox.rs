@@ -1,10 +1,10 @@
-//! What waits to be sent over one connection.
+//! The messages that wait to be sent over one connection.
 //!
-//! There is no task that writes. A task that has something to send while no other task is sending sends
-//! for all of them, until nothing is left. So a single reply goes out without waking another task, and
-//! many at a time share one vectored write.
+//! There is no writing task. A task that has a message while no other task is sending sends for all tasks, until
+//! nothing is left. So a single reply is sent without waking another task, and concurrent replies share one vectored
+//! write.
 //!
-//! What must never enter: what the messages mean.
+//! What must never enter: the meaning of the messages.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -22,17 +22,17 @@ use xdr::Rope;
 use super::Traffic;
 use super::buffers::Space;
 
-/// A client that takes no byte for this long while replies wait for it is cut off.
+/// A client that reads no byte for this time while replies wait for it is disconnected.
 const STALL_MAX: Duration = Duration::from_secs(60);
-/// Buffers in one vectored write.
+/// The maximum number of buffers in one vectored write.
 const SLICES_MAX: usize = 64;
 
-/// What a message keeps from others until it is sent.
+/// The resources that a message holds until it is sent.
 #[derive(Debug)]
 pub(super) struct Kept {
     /// Its place among the requests of its connection.
     pub(super) _place: OwnedSemaphorePermit,
-    /// The memory that it takes.
+    /// Its memory.
     pub(super) space: Space,
 }
 
@@ -45,7 +45,7 @@ struct Outgoing {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Outgoing>,
-    /// Somebody is sending, and will send what is added now too.
+    /// A task is sending, and will also send what is added now.
     sending: bool,
     /// Nothing can be sent any more.
     closed: bool,
@@ -74,7 +74,7 @@ impl Outbox {
         }
     }
 
-    /// Bytes that wait to be sent, of a connection that is not closed.
+    /// Bytes that wait to be sent; 0 for a closed connection.
     pub(super) fn waiting_bytes(&self) -> u64 {
         match self.is_closed() {
             true => 0,
@@ -87,11 +87,11 @@ impl Outbox {
         self.sent_bytes.load(Ordering::Relaxed)
     }
 
-    /// Sends a framed message after those that wait already. Returns when somebody else is going to
-    /// send it, or when everything is sent. What it keeps from others it keeps until it is out.
+    /// Sends a framed message after those that already wait. Returns when another task is going to send it, or when
+    /// everything is sent. The message holds its resources until it is sent.
     ///
-    /// The future must not be dropped before its end: the connection would be closed, since nobody
-    /// can know how much of a message went out.
+    /// The future must not be dropped before its end: the connection would be closed, because it is unknown how much of
+    /// a message was sent.
     pub(super) async fn send(&self, message: Rope, kept: Option<Kept>) {
         {
             let mut queue = self.queue();
@@ -125,7 +125,7 @@ impl Outbox {
         queue.closed = true;
         queue.waiting.clear();
         drop(queue);
-        // An error means that the other side was faster.
+        // An error means that the other side closed first.
         let _ = SockRef::from(self.socket.as_ref()).shutdown(Shutdown::Both);
     }
 
@@ -134,9 +134,9 @@ impl Outbox {
         self.queue().closed
     }
 
-    /// Takes nothing more from the other side; it still gets its replies.
+    /// Reads nothing more from the other side, which still gets its replies.
     pub(super) fn stop_reading(&self) {
-        // An error means that the other side was faster.
+        // An error means that the other side closed first.
         let _ = SockRef::from(self.socket.as_ref()).shutdown(Shutdown::Read);
     }
 
@@ -195,7 +195,7 @@ impl Outbox {
     }
 }
 
-/// Forgets the first `count` bytes, and messages of which nothing is left.
+/// Removes the first `count` bytes, and messages that are sent completely.
 fn consume(batch: &mut VecDeque<Outgoing>, mut count: usize) {
     while let Some(first) = batch.front_mut() {
         let sent = count.min(first.message.len());
@@ -208,7 +208,7 @@ fn consume(batch: &mut VecDeque<Outgoing>, mut count: usize) {
     }
 }
 
-/// The right to send. Losing it before all is sent leaves a message cut, which closes the connection.
+/// The right to send. Losing it before all is sent leaves a partial message, which closes the connection.
 struct Sending<'o> {
     outbox: &'o Outbox,
 }

@@ -1,6 +1,6 @@
 //! Calls to a client that wait for its answer.
 //!
-//! What must never enter: the connection they went over.
+//! What must never enter: the connection.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use xdr::Bytes;
 
-/// The calls under way on one connection, by transaction number.
+/// The pending calls on one connection, by transaction number.
 #[derive(Debug, Default)]
 pub(super) struct PendingCalls {
     table: Mutex<Table>,
@@ -21,17 +21,17 @@ struct Table {
     closed: bool,
 }
 
-/// One call under way. Dropping it gives the call up.
+/// One pending call. Dropping it abandons the call.
 #[derive(Debug)]
 pub(super) struct PendingCall<'c> {
     calls: &'c PendingCalls,
-    /// The number that the answer will carry.
+    /// The transaction number of the answer.
     pub(super) transaction: u32,
     answer: oneshot::Receiver<Bytes>,
 }
 
 impl PendingCalls {
-    /// Expects an answer; `None` when none can come any more.
+    /// Registers a call; `None` when no answer can come any more.
     pub(super) fn expect(&self) -> Option<PendingCall<'_>> {
         let mut table = self.table();
         if table.closed {
@@ -51,16 +51,16 @@ impl PendingCalls {
         })
     }
 
-    /// Hands an answer to the caller that waits for it; one that nobody waits for is dropped.
+    /// Passes an answer to the waiting caller; an unexpected answer is dropped.
     pub(super) fn answered(&self, transaction: u32, record: Bytes) {
         let waiting = self.table().waiting.remove(&transaction);
         if let Some(waiting) = waiting {
-            // The call may have been given up in this moment.
+            // The call may have been abandoned at this moment.
             let _ = waiting.send(record);
         }
     }
 
-    /// Gives up all calls, now and in future.
+    /// Ends all calls, now and in future.
     pub(super) fn close(&self) {
         let mut table = self.table();
         table.closed = true;

@@ -1,13 +1,13 @@
-//! Who keeps a connection when there are as many as there may be.
+//! Which connection is closed when the maximum number is reached.
 //!
-//! Anybody can make a connection, and keep it without a word. So a new one is always let in, and another goes for it:
-//! first one over which no session has been used, of the origin that has most of these, the oldest; only when there
-//! are few of those one with a session, of the origin that has most, the one unused for longest. A client that comes
-//! back so finds a place, and keeps it once it has used its session, unless it takes more than others do.
+//! Anyone can open a connection and keep it silent. So a new connection is always accepted, and another one is closed for it. First choice: connections
+//! without a session, the oldest one of the origin with the most of them. If there are only few of those: connections with a session, the one unused for
+//! longest of the origin with the most. So a returning client finds a place. It keeps the place once it has used its session, unless it has more connections
+//! than others.
 //!
-//! When the process lacks descriptors, those without a session alone go, and few of them are let in until that is over.
+//! When the process lacks descriptors, only connections without a session are closed, and few of them are accepted until that is over.
 //!
-//! What must never enter: sockets, clocks, and what a session is.
+//! What must never enter: sockets, clocks, and the meaning of a session.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,15 +15,15 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use nfs4_server::ConnectionId;
 
-/// Connections without a session keep at least one in this many places, so that a new client has time to show its
+/// Connections without a session get at least one in this number of places, so that a new client has time to show its
 /// session.
 const PART_OF_NEWCOMERS: usize = 8;
-/// When descriptors are lacking, this many without a session may still be there, so that a new client has that time,
-/// too.
+/// When descriptors are lacking, this number of connections without a session is still allowed, so that a new client
+/// has that time too.
 const NEWCOMERS_IN_NEED: usize = 16;
 
-/// Where connections come from: an IPv4 address, or the 64 bits of an IPv6 address that name a network, because a host
-/// there has as many addresses as it likes.
+/// The origin of connections: an IPv4 address, or the 64 network bits of an IPv6 address, because an IPv6 host can have
+/// any number of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Origin(IpAddr);
 
@@ -42,28 +42,28 @@ impl Origin {
 #[derive(Debug)]
 struct Place {
     origin: Origin,
-    /// A session has been used over it.
+    /// A session has used it.
     established: bool,
 }
 
-/// The connections that there are. Numbers of connections grow with time.
+/// The existing connections. Numbers of connections grow with time.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     limit: usize,
-    /// There may be at most this many without a session.
+    /// The maximum number without a session.
     newcomers_max: usize,
     all: HashMap<ConnectionId, Place>,
-    /// Those over which no session has been used.
+    /// The connections that no session has used.
     newcomers: BTreeMap<Origin, BTreeSet<ConnectionId>>,
     /// The same by number, then by the age of the oldest.
     crowds: BTreeSet<(usize, Reverse<ConnectionId>, Origin)>,
-    /// How many have been used for a session.
+    /// The number of connections that a session has used.
     established: HashMap<Origin, usize>,
     established_total: usize,
 }
 
 impl Places {
-    /// For at most this many connections, at least one.
+    /// For at most this number of connections, at least one.
     pub(super) fn new(limit: usize) -> Places {
         Places {
             limit: limit.max(1),
@@ -72,7 +72,7 @@ impl Places {
         }
     }
 
-    /// A connection is made. Returns which one has to go for it; `last_use` says when a session was last used over one.
+    /// A connection was opened. Returns the one to close for it. `last_use` returns when a session last used a connection.
     pub(super) fn enter(
         &mut self,
         id: ConnectionId,
@@ -99,9 +99,9 @@ impl Places {
         Some(victim)
     }
 
-    /// Descriptors are lacking. Returns which connections have to go, at most `count`: none over which a session has been
-    /// used, and of the others none that is the only one of its origin, as long as these are few. From now on there are few
-    /// of those, until [`Places::recover`].
+    /// Descriptors are lacking. Returns the connections to close, at most `count`: none with a session and, while there
+    /// are only few connections without one, none that is the only one of its origin. From now on few of them are
+    /// allowed, until [`Places::recover`].
     pub(super) fn relieve(&mut self, count: usize) -> Vec<ConnectionId> {
         let mut victims = Vec::new();
         while victims.len() < count
@@ -115,17 +115,17 @@ impl Places {
         victims
     }
 
-    /// Descriptors are lacking no more.
+    /// Descriptors are not lacking any more.
     pub(super) fn recover(&mut self) {
         self.newcomers_max = usize::MAX;
     }
 
-    /// Those over which no session has been used.
+    /// The number of connections that no session has used.
     fn newcomer_count(&self) -> usize {
         self.all.len() - self.established_total
     }
 
-    /// A session was used over a connection.
+    /// A session used a connection.
     pub(super) fn establish(&mut self, id: ConnectionId) {
         let Some(place) = self.all.get_mut(&id) else {
             return;
@@ -140,7 +140,7 @@ impl Places {
         }
     }
 
-    /// A connection has ended, or has to.
+    /// A connection has ended, or is being closed.
     pub(super) fn leave(&mut self, id: ConnectionId) {
         let Some(place) = self.all.remove(&id) else {
             return;
@@ -193,13 +193,13 @@ impl Places {
         self.crowds.last().is_some_and(|(count, ..)| *count > 1)
     }
 
-    /// Of the origin with most connections without a session.
+    /// The oldest connection without a session, of the origin with the most of them.
     fn oldest_of_crowd(&self) -> Option<ConnectionId> {
         let crowd = self.crowds.last();
         crowd.map(|(_, Reverse(oldest), _)| *oldest)
     }
 
-    /// Of the origins with most connections that were used for sessions.
+    /// The connection with a session unused for longest, of the origins with the most of them.
     fn unused_longest(&self, last_use: impl Fn(ConnectionId) -> u64) -> Option<ConnectionId> {
         let most = self.established.values().max()?;
         let is_greedy =
@@ -224,7 +224,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes connections one after the other.
+    /// Opens connections one after the other.
     struct World {
         places: Places,
         next: u64,
@@ -318,7 +318,7 @@ mod tests {
             world.use_session(more);
         }
         assert!(world.stays(modest) && world.stays(back));
-        // The connection that has been silent for longest goes first.
+        // The connection with the longest silence is closed first.
         let kept = greedy.iter().filter(|id| world.stays(**id)).count();
         assert_eq!(kept, 0);
         assert!(world.places.all.len() <= 16);
@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(established_total, 0);
     }
 
-    /// Each lack of descriptors closed sixteen connections, no matter whose they were, and took their places away
+    /// Each lack of descriptors closed sixteen connections, no matter which clients used them, and removed their places
     /// for good.
     #[test]
     fn a_lack_of_descriptors_costs_nobody_a_session_and_passes() {
@@ -362,7 +362,7 @@ mod tests {
             closed.extend(world.places.relieve(16));
         }
         assert_eq!(closed, crowd[..29], "of the one host, all but its newest");
-        // Few come in now, and none of them for somebody with a session.
+        // Only few are accepted now, and none at the cost of a connection with a session.
         for _ in 0..40 {
             world.connect(50);
         }

@@ -1,4 +1,4 @@
-//! Clients: each locks a file, writes to it through its server or by a layout, and gives it back.
+//! Clients: each locks a file, writes to it through its server or by a layout, and unlocks it.
 
 use super::joined::{Answer, By, Question};
 use super::world::{Event, FILES, World};
@@ -7,17 +7,17 @@ use std::collections::BTreeMap;
 /// A client of a joined server.
 pub(super) struct Client {
     pub(super) server: usize,
-    /// What it believes to have locked, and under which number it was given that.
+    /// The locks that it believes to have, with their numbers.
     pub(super) held: BTreeMap<usize, u64>,
     /// The file and the number of its layout.
     pub(super) layout: Option<(usize, u64)>,
-    /// Writes to data servers that are under way.
+    /// Active writes to data servers.
     pub(super) writing: u32,
-    /// Waits for an answer of its server.
+    /// It waits for an answer of its server.
     pub(super) waits: bool,
-    /// Its server has no record of it any more by which it could reclaim in a later run.
+    /// Its server has no record of it any more, so it could not reclaim in a later run.
     is_struck: bool,
-    /// Of which run of its server it knows, and what is left to reclaim there.
+    /// The run of its server that it knows, and what it still has to reclaim there.
     knows: u64,
     reclaims: Vec<usize>,
 }
@@ -36,7 +36,7 @@ impl Client {
         }
     }
 
-    /// It has lost a lock, and what it has by it.
+    /// It has lost a lock, and its layout.
     fn lose(&mut self, file: usize) {
         self.held.remove(&file);
         self.layout = self.layout.filter(|(of, _)| *of != file);
@@ -44,7 +44,7 @@ impl Client {
 }
 
 impl World {
-    /// A server lets records of its clients go: of all, or of those that have not reclaimed all in its present run.
+    /// A server removes records of its clients: of all, or of those that have not reclaimed everything in its present run.
     pub(super) fn strike(&mut self, server: usize, all: bool) {
         let run = self.servers[server].run;
         let of = |client: &&mut Client| client.server == server;
@@ -77,7 +77,7 @@ impl World {
         self.go_on(place);
     }
 
-    /// Writes by a layout, whatever has become of its server.
+    /// Writes by a layout, whatever state its server is in.
     fn write_past(&mut self, place: usize) -> bool {
         let client = &mut self.clients[place];
         let Some((file, number)) = client.layout else {
@@ -159,7 +159,7 @@ impl World {
         self.ask(server, question, By::Client(place));
     }
 
-    /// What its server tells it.
+    /// Takes the answer of its server.
     pub(super) fn is_told(&mut self, place: usize, question: Question, answer: Answer) {
         self.clients[place].waits = false;
         let server = self.clients[place].server;
@@ -167,7 +167,7 @@ impl World {
             (Question::Lock(file, _), Answer::Granted(grant)) => {
                 self.counts.locked += 1;
                 self.servers[server].table.insert((file, place), grant);
-                // It may be given up by now. Then nothing is done by it.
+                // It may be given up by now. Then the client does not use it.
                 self.clients[place].held.insert(file, grant);
                 self.clients[place].is_struck = false;
             }

@@ -1,4 +1,4 @@
-//! The home: each question goes through steps, between which anything may happen.
+//! The home: each question has several steps, between which any event may happen.
 
 use super::joined::{Answer, Asked, Question};
 use super::world::{Event, SERVERS, World};
@@ -9,26 +9,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use vfs::{ByteRange, LockKind, LockOwner, ObjectId, OpenOwner, ReplicaSlot, Share};
 
-/// How long a client's lease is.
+/// The length of a client's lease.
 const CLIENT_LEASE: Duration = Duration::from_secs(4);
-/// Before it is looked again whether something has ended.
+/// The interval between checks whether something has ended.
 const LOOK_US: u64 = 5_000;
 
 /// One joined server.
 #[derive(Default)]
 struct Account {
     joined: JoinedServer,
-    /// Grows when what is under way comes before what begins from then on.
+    /// Grows when active questions have to end before later ones begin.
     generation: u64,
     held: Held,
     heard: Moment,
 }
 
-/// A question that has begun.
+/// An active question.
 struct UnderWay {
     server: usize,
     generation: u64,
-    /// It opens or locks something.
+    /// Whether it opens or locks something.
     holds: bool,
 }
 
@@ -36,19 +36,19 @@ struct UnderWay {
 pub(super) struct Home {
     pub(super) run: u64,
     pub(super) is_up: bool,
-    /// Who has locked each file.
+    /// The client that has locked each file.
     locks: BTreeMap<usize, usize>,
     accounts: BTreeMap<usize, Account>,
     pub(super) claims: Claims,
-    /// By number: of which server, and which of its runs.
+    /// By number: the server, and its run.
     layouts: BTreeMap<u64, (usize, u64)>,
     under_way: BTreeMap<u64, UnderWay>,
-    /// Servers of which nothing is opened or locked now, and the question for whose sake.
+    /// Servers for which nothing is opened or locked now, and the question that requires this.
     alone: BTreeMap<usize, u64>,
     begun: u64,
-    /// Servers that are being given up: one after the other, as the home does it.
+    /// Servers that are being given up, one after another, as the home does it.
     giving_up: BTreeSet<usize>,
-    /// What stands on the disk.
+    /// What is stored on the disk.
     given_up: BTreeSet<ReplicaSlot>,
 }
 
@@ -70,14 +70,14 @@ impl Default for Home {
     }
 }
 
-/// How far a question is.
+/// The step of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Hears,
     Begins,
     Waits,
     Does,
-    /// What looks at all that is held waits until nothing is opened or locked.
+    /// A question about everything held waits until no open or lock is active.
     WaitsAlone,
     Fences,
     Settles,
@@ -120,7 +120,7 @@ fn opener(client: usize) -> OpenOwner {
     OpenOwner::new(&client.to_be_bytes(), b"owner")
 }
 
-/// Of this file, clients hold an open that keeps all others out; of the others, a lock. What is said of locks holds of both.
+/// Whether clients hold this file by an open that excludes all others, and not by a lock. Everything said of locks holds for both.
 fn is_opened(file: usize) -> bool {
     file == 0
 }
@@ -156,7 +156,7 @@ impl World {
 
     pub(super) fn crash_home(&mut self) {
         self.home.is_up = false;
-        // A data server that hears of no other run takes them until its lease has run out.
+        // A data server that knows no other run accepts them until its lease has run out.
         let until = LeaseSettings::default().relied_upon_until(Moment(self.now));
         for usable in self.usable.values_mut() {
             *usable = until.0.min(*usable);
@@ -209,7 +209,7 @@ impl World {
         }
     }
 
-    /// Whether it may be carried out.
+    /// Whether the home may carry it out.
     fn admits(&self, task: Task) -> bool {
         let account = self.home.accounts.get(&task.asked.server);
         !self.plan.rules.looked_at_again
@@ -279,7 +279,7 @@ impl World {
         }
     }
 
-    /// Whether something of a server is under way that began before this generation.
+    /// Whether a question of a server is active that began before this generation.
     fn is_behind(&self, server: usize, generation: u64) -> bool {
         let mut under_way = self.home.under_way.values();
         under_way.any(|other| other.server == server && other.generation < generation)
@@ -345,7 +345,7 @@ impl World {
         self.answers(task, answer);
     }
 
-    /// Locks a file for a client, which may have had it under a number before.
+    /// Locks a file for a client, which may have had it before under a number.
     fn lock(&mut self, task: Task, file: usize, (client, had): (usize, Option<u64>)) -> Answer {
         let account = self.home.accounts.entry(task.asked.server).or_default();
         let Some(is_new) = account.is_to_hold(file, client) else {
@@ -493,7 +493,7 @@ impl World {
         }
     }
 
-    /// That what clients of a server held is given up is stable.
+    /// It is stable that the holdings of a server's clients are given up.
     pub(super) fn noted(&mut self, run: u64, server: usize) {
         if !self.home.is_up || self.home.run != run {
             return;
@@ -541,7 +541,7 @@ impl Account {
         }
     }
 
-    /// On the account first, as at the home. Whether that is new.
+    /// Records it before the lock, as the home does. Whether the record is new.
     fn is_to_hold(&mut self, file: usize, client: usize) -> Option<bool> {
         match is_opened(file) {
             true => self.held.open(object(file), &opener(client), ALONE),

@@ -1,11 +1,11 @@
-//! A joined metadata server: it asks the home for its clients, and tells again what they hold.
+//! A joined metadata server: it asks the home for its clients, and tells the home again what they hold.
 
 use super::client::Client;
 use super::home::{Step, Task};
 use super::world::{Event, SERVERS, World};
 use std::collections::BTreeMap;
 
-/// What a joined server asks, by file, client and number of the lock.
+/// A question of a joined server, by file, client and number of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Question {
     Lock(usize, usize),
@@ -19,12 +19,12 @@ pub(super) enum Question {
     EndReclaim,
     HasForgotten,
     Lease,
-    /// Not asked: the home gives back what was given up.
+    /// Not a question: the home gives back what was given up.
     GiveBack,
 }
 
 impl Question {
-    /// Whether what is held changes by it.
+    /// Whether it changes what clients hold.
     pub(super) fn is_holding(self) -> bool {
         use Question::{EndLayout, Layout, Lock, LockAgain, Unlock};
         matches!(
@@ -41,7 +41,7 @@ pub(super) enum Answer {
     Refused,
     Holds(bool),
     Layout(u64),
-    /// To be asked again.
+    /// The question has to be asked again.
     Delay,
     GivenUp,
 }
@@ -61,34 +61,34 @@ pub(super) struct Asked {
 #[derive(Debug)]
 pub(super) struct Ask {
     question: Question,
-    /// So often clients had been forgotten.
+    /// How often clients had been forgotten.
     clients: u64,
     by: By,
-    /// The run of the home to which it has gone.
+    /// The run of the home that it was sent to.
     sent_to: u64,
     pub(super) since: u64,
 }
 
-/// Why something is asked.
+/// The reason for a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     Client(usize),
-    /// It is one of the things that are told again, one after the other.
+    /// It tells the home again what a client holds; these questions follow one another.
     Telling,
     Server,
 }
 
-/// Whether all is told to the present run of the home.
+/// Whether everything was told to the present run of the home.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Telling {
     #[default]
     Told,
     Wanted,
-    /// What is still to be told, the next one last.
+    /// The questions that are left to tell, the next one last.
     Goes(Vec<Question>),
 }
 
-/// One of them.
+/// A joined server.
 #[derive(Debug, Default)]
 pub(super) struct Joined {
     pub(super) run: u64,
@@ -102,7 +102,7 @@ pub(super) struct Joined {
     pub(super) asks: BTreeMap<u64, Ask>,
     asked: u64,
     telling: Telling,
-    /// The run of the home that was there when that began.
+    /// The run of the home when that began.
     told_to: u64,
     pub(super) cut_until: u64,
     pub(super) still_until: u64,
@@ -117,7 +117,7 @@ impl Joined {
         self.asks.values().any(|ask| ask.question == what)
     }
 
-    /// Something is asked beside which nothing is told.
+    /// Whether a question is active during which nothing may be told.
     fn asks_beside(&self) -> bool {
         let mut asks = self.asks.values();
         asks.any(|ask| ask.question.is_holding() || ask.question == Question::EndReclaim)
@@ -149,7 +149,7 @@ impl World {
         self.give_up_asking(server);
     }
 
-    /// Nobody waits for an answer any more.
+    /// Gives up all questions.
     fn give_up_asking(&mut self, server: usize) {
         self.servers[server].asks.clear();
         let of = |client: &&mut Client| client.server == server;
@@ -226,7 +226,7 @@ impl World {
         let Some(ask) = joined.asks.get_mut(&number) else {
             return;
         };
-        // In one session it goes once.
+        // It is sent only once in one session.
         if to == 0 || ask.sent_to == to {
             return;
         }
@@ -276,12 +276,12 @@ impl World {
                 self.servers[server].are_lost = false;
             }
             Question::HasForgotten => self.ask(server, question, By::Server),
-            // A home that does not take that hears it when all is told again.
+            // If the home does not accept this, it is told when everything is told again.
             _ => {}
         }
     }
 
-    /// The home has taken one thing that it was told, or has not.
+    /// The home has accepted or refused one thing that it was told.
     fn is_taken(&mut self, server: usize, answer: Answer) {
         let run = self.servers[server].run;
         match answer {
@@ -316,7 +316,7 @@ impl World {
         }
     }
 
-    /// Tells all that clients hold, when nothing of it is being asked for.
+    /// Tells all that clients hold, unless questions about it are active.
     pub(super) fn hand_over(&mut self, server: usize, run: u64) {
         let joined = &mut self.servers[server];
         if !joined.is_up || joined.run != run || joined.telling == Telling::Told {
@@ -361,7 +361,7 @@ impl World {
         }
     }
 
-    /// Clients had time to reclaim.
+    /// The time for clients to reclaim is over.
     pub(super) fn grace_ends(&mut self, server: usize, run: u64) {
         if !self.is_run(server, run) {
             return;
@@ -373,7 +373,7 @@ impl World {
             self.strike(server, false);
             self.servers[server].has_reclaimed = true;
         }
-        // What is being reclaimed comes before.
+        // Active reclaims have to end before.
         if self.plan.rules.reclaims_first && self.servers[server].asks_beside() {
             return self.at(5_000, Event::GraceEnds(server, run));
         }

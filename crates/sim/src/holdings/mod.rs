@@ -1,13 +1,13 @@
-//! Simulation of what clients of joined metadata servers hold at their home: locks, opens that keep others out, and layouts by which they
-//! write past every metadata server. Either side crashes, is cut off or stands still at any step; a question may stand still before it is sent,
+//! Simulation of what clients of joined metadata servers hold at their home: locks, opens that exclude other clients, and layouts with which they
+//! write directly to data servers. Either side crashes, is cut off or stands still at any step. A question may be delayed before it is sent,
 //! on its way, and at the home between any two of its steps.
 //!
-//! Who may have something done, what is told in which round, and who is waited for after a start of the home, is decided by
-//! [`::homes::holdings`]. The steps around that are those of the crates `metadata-server` and `striping`, by hand. After each write it
-//! is looked whether its client had the lock since before that was asked for: nobody else may have had it meanwhile.
+//! [`::homes::holdings`] decides which clients are served, which run tells what, and for which servers a restarted home waits.
+//! The steps around that are copied by hand from the crates `metadata-server` and `striping`. After each write the simulation
+//! checks that its client had the lock since before the write was requested: no other client may have had it meanwhile.
 //!
-//! What must never enter: how data servers hear of a run of the home, which [`crate::pool`] has. Here all take layouts of an earlier one as long
-//! as their leases may last.
+//! What must never enter: how data servers learn of a run of the home; [`crate::pool`] has that. Here all data servers accept layouts of an earlier
+//! run as long as their leases may last.
 
 mod client;
 mod home;

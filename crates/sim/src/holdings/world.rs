@@ -1,4 +1,4 @@
-//! The world: servers, links, faults, and who had which lock when.
+//! The world: servers, links, faults, and the history of locks.
 
 use super::client::Client;
 use super::home::{Home, Task};
@@ -10,45 +10,45 @@ use std::collections::BTreeMap;
 pub(super) const SERVERS: usize = 3;
 pub(super) const CLIENTS: usize = 6;
 pub(super) const FILES: usize = 2;
-/// Faults end then.
+/// The time at which faults end.
 const BUSY_US: u64 = 80_000_000;
-/// A run ends then. Whatever waits does so for a client's lease, and what stood still.
+/// The end of a run. What still waits then waits for a client's lease, or because something stood still.
 const END_US: u64 = 140_000_000;
-/// A question that is asked in the quiet end is answered within this.
+/// Questions after the faults are answered within this time.
 const PATIENCE_US: u64 = 40_000_000;
-/// The longest that something stands still.
+/// The longest pause.
 const STILL_US: u64 = 20_000_000;
 
 /// Rules that a test can switch off.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Rules {
-    /// Whether a question may be carried out is looked at where it begins, not where it arrives alone.
+    /// The home checks whether it may carry out a question when it begins, not only when the question arrives.
     pub looked_at_again: bool,
-    /// What is under way ends before what it rests on is given back.
+    /// Active requests end before what they depend on is given back.
     pub under_way_first: bool,
-    /// Whose clients' state is given up is stable before others can have it.
+    /// That a server's clients lose their state is stable before other clients can get it.
     pub given_up_noted: bool,
-    /// A home that was started anew gives nothing new before all have told.
+    /// A restarted home gives nothing new before all servers have told.
     pub all_told_first: bool,
-    /// That a server has told all counts only in a run of the home that was told from the beginning.
+    /// A server has told all only if it has told this run of the home from the beginning.
     pub told_to_this_run: bool,
-    /// A home that was started anew gives nothing new while data servers may take layouts of before.
+    /// A restarted home gives nothing new while data servers may accept layouts of earlier runs.
     pub layouts_outlasted: bool,
-    /// What is being reclaimed ends before a server says that nothing is any more.
+    /// Active reclaims end before a server says that no more will come.
     pub reclaims_first: bool,
-    /// A client that reclaims at a server that was started anew must have had it until now.
+    /// A client that reclaims at a restarted server must have had the lock until now.
     pub reclaims_proved: bool,
-    /// Layouts are fenced before the locks are given back under which clients write by them.
+    /// Layouts are fenced before the locks that permit their writes are given back.
     pub fenced_first: bool,
 }
 
-/// What is drawn before a run.
+/// The settings drawn before a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Decides everything.
     pub seed: u64,
-    /// Which rules are in force.
+    /// The rules in force.
     pub rules: Rules,
 }
 
@@ -73,7 +73,7 @@ impl Plan {
     }
 }
 
-/// What has happened.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Locks that clients were given.
@@ -82,7 +82,7 @@ pub struct Counts {
     pub reclaimed: u64,
     /// Writes through the home, and by layouts.
     pub written: [u64; 2],
-    /// How often what a server's clients held was given up.
+    /// How often the locks of a server's clients were given up.
     pub given_up: u64,
 }
 
@@ -91,11 +91,11 @@ pub(super) enum Event {
     Client(usize),
     /// A write by a layout reaches the data servers: client, file, its lock, number of the layout.
     Lands(usize, usize, u64, u64),
-    /// A question leaves a run of a joined server.
+    /// A run of a joined server sends a question.
     Leaves(usize, u64, u64),
     Arrives(Asked),
     Step(Task),
-    /// The answer to a question of a run of a server, from a run of the home.
+    /// The home answers a question: the server with its run, the run of the home, and the answer.
     Answered(usize, (u64, u64, u64), Answer),
     Connect(usize),
     HandOver(usize, u64),
@@ -108,7 +108,7 @@ pub(super) enum Event {
     Start(Option<usize>),
 }
 
-/// Everything.
+/// The whole simulation.
 pub struct World {
     pub(super) plan: Plan,
     pub(super) random: Random,
@@ -119,20 +119,20 @@ pub struct World {
     pub(super) home: Home,
     pub(super) servers: Vec<Joined>,
     pub(super) clients: Vec<Client>,
-    /// Who was given the lock of each file last, and under which number.
+    /// For each file, the client that got the lock last, and the number of that lock.
     pub(super) given: [(usize, u64); FILES],
     pub(super) grants: u64,
-    /// Layouts that data servers take, and until when.
+    /// Layouts that data servers accept, and until when.
     pub(super) usable: BTreeMap<u64, u64>,
     /// Whether each event is printed.
     pub traced: bool,
-    /// What has happened.
+    /// Counts of events.
     pub counts: Counts,
     violation: Option<Violation>,
 }
 
 impl World {
-    /// A world in which nothing has happened.
+    /// A world before the first event.
     #[must_use]
     pub fn new(plan: &Plan) -> World {
         let mut world = World {
@@ -169,7 +169,7 @@ impl World {
         self.events.insert((self.now + delay, self.posted), event);
     }
 
-    /// A message between a joined server and the home; it may be held up.
+    /// A message between a joined server and the home; it may be delayed.
     pub(super) fn post(&mut self, server: usize, event: Event) {
         let late = if self.is_busy() && self.random.chance(30) {
             STILL_US
@@ -181,7 +181,7 @@ impl World {
         self.at(delay, event);
     }
 
-    /// How long something stands still here.
+    /// The length of a pause here.
     pub(super) fn pause(&mut self) -> u64 {
         if self.is_busy() && self.random.chance(30) {
             self.random.below(STILL_US)
@@ -204,7 +204,7 @@ impl World {
         self.violation.get_or_insert(found);
     }
 
-    /// A client uses the lock of a file that it has under a number: nobody may have been given it since.
+    /// A client uses a file's lock that it got under a number: no other client may have got it since.
     pub(super) fn uses(&mut self, what: &'static str, file: usize, (client, grant): (usize, u64)) {
         let (holder, given) = self.given[file];
         if given != grant {
@@ -239,7 +239,7 @@ impl World {
         self.violation.take().map_or(Ok(self.counts), Err)
     }
 
-    /// Nobody waits for ever.
+    /// Checks that no client waits for ever.
     fn check_end(&mut self) {
         for server in 0..SERVERS {
             let joined = &self.servers[server];
@@ -256,7 +256,7 @@ impl World {
     }
 
     fn happens(&mut self, event: Event) {
-        // A server that stands still does all of it later.
+        // A server that stands still handles its events later.
         let of = match &event {
             Event::Leaves(server, ..)
             | Event::Answered(server, ..)

@@ -1,4 +1,4 @@
-//! Clients: what they ask for, and when they ask again.
+//! Clients: their requests and repeats.
 
 use super::world::{Asked, BUSY_US, Event, World};
 use ::homes::{Call, Look, Origin, Tree, Wish};
@@ -29,7 +29,7 @@ impl World {
         self.at(50_000, Event::Client(place));
     }
 
-    /// Asks, or repeats: at another server only when the run that was asked before has ended.
+    /// Asks, or repeats. It asks another server only when the run that it asked before has ended.
     pub(super) fn ask(&mut self, place: usize) {
         let mut home = self.clients[place].home;
         let is_up = |world: &World, home: usize| world.homes[home].server.is_some();

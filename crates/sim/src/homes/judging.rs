@@ -1,4 +1,4 @@
-//! What the clients are answered, and what is there at the end, against the model.
+//! Compares the answers to clients, and the state at the end, with the model.
 
 use super::client::REMEMBERED;
 use super::model::{Model, at_once, plain};
@@ -46,7 +46,7 @@ impl World {
         self.violation.take().map_or(Ok(()), Err)
     }
 
-    /// The moment of an operation.
+    /// An operation happens at this moment.
     pub(super) fn is_stable(&mut self, record: &homes::Record) {
         let homes::Record::Answered(origin, answer) = record else {
             return;
@@ -90,14 +90,14 @@ impl World {
         self.forget_states();
     }
 
-    /// The tree as it is now.
+    /// The present tree.
     pub(super) fn latest(&self) -> &Model {
-        // Invariant: a run begins with a state, and the last is never forgotten.
+        // Invariant: a run begins with a state, and the last one is never removed.
         &self.states[self.states.len() - 1].1
     }
 
-    /// Keeps the states that an answer to what is under way, or is asked later, is compared with, and those of which clients
-    /// remember objects.
+    /// Keeps only the states that answers to active or later requests are compared with, and the states whose objects clients
+    /// remember.
     fn forget_states(&mut self) {
         let asked = self
             .clients
@@ -109,13 +109,13 @@ impl World {
         self.states.drain(..first);
     }
 
-    /// The place of the state in which the tree was at a moment.
+    /// The index of the state at a moment.
     fn first_state(&self, since: u64) -> usize {
         let earlier = self.states.iter().rposition(|(at, _)| *at < since);
         earlier.unwrap_or(0)
     }
 
-    /// The states between two moments, and the one at the first.
+    /// The state at a moment, and all later ones.
     pub(super) fn between(&self, since: u64) -> impl Iterator<Item = &Model> {
         let first = self.first_state(since);
         self.states.iter().skip(first).map(|(_, model)| model)
@@ -176,7 +176,7 @@ impl World {
     }
 }
 
-/// The moment of the oldest state that may still be seen by one who asks at a moment.
+/// The moment of the oldest state that a client may still see if it asks at this moment.
 fn oldest_seen(since: u64) -> u64 {
     since.saturating_sub(2 * micros(LEASE))
 }

@@ -1,4 +1,4 @@
-//! The tree as one machine would have it.
+//! The tree of an equivalent single machine.
 
 use ::homes::{Answer, Entry, Kind, Look, Refusal, Row, Wish};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ pub(super) struct Model {
     pub(super) entries: BTreeMap<(ObjectId, Name), Entry>,
 }
 
-/// The root as it is at first.
+/// The root at the beginning.
 pub(super) fn root() -> Row {
     Row::new(Kind::Directory, None)
 }
@@ -44,7 +44,7 @@ impl Model {
         }
     }
 
-    /// Everything that stands in the way of a wish.
+    /// All reasons to refuse a wish.
     pub(super) fn refusals(&self, wish: &Wish) -> Vec<Refusal> {
         let mut found = Vec::new();
         let mut directory = |object: &ObjectId| match self.rows.get(object).map(|row| row.kind) {
@@ -170,7 +170,7 @@ impl Model {
         self.rows.insert(object, row);
     }
 
-    /// Does what nothing stands in the way of.
+    /// Carries out a wish that has no reason for a refusal.
     pub(super) fn apply(&mut self, wish: &Wish, made: Option<ObjectId>) {
         match wish {
             Wish::Create { directory, name } => {
@@ -223,7 +223,7 @@ impl Model {
         }
     }
 
-    /// What a question is answered.
+    /// The answer to a question.
     pub(super) fn look(&self, look: &Look) -> Answer {
         let Some(row) = self.rows.get(&look.object()) else {
             return Answer::Refused(Refusal::Stale);
@@ -247,7 +247,7 @@ pub(super) fn plain(answer: Answer) -> Answer {
     }
 }
 
-/// What of a row every look shows at once.
+/// The part of a row that every look shows without delay.
 pub(super) fn at_once(answer: Answer) -> Answer {
     match answer {
         Answer::Row(row) => Answer::Row(Row {

@@ -1,10 +1,10 @@
-//! What the disk of a home holds.
+//! The contents of a home's disk.
 
 use ::homes::{Entry, Record, Recovered, Row, Tree};
 use std::collections::{BTreeMap, VecDeque};
 use vfs::{Name, ObjectId, ReplicaSlot};
 
-/// Rows, names, and what is known of operations.
+/// Rows, names, and records about operations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shelf {
     pub(super) rows: BTreeMap<ObjectId, Row>,
@@ -33,14 +33,14 @@ impl Shelf {
     }
 }
 
-/// What waits for the disk, in order.
+/// Something that waits for the disk, in order.
 #[derive(Clone, Debug)]
 pub(super) enum Queued {
     Batch(Vec<Record>),
     Command(homes::Command),
 }
 
-/// The disk, and what of it is not stable yet.
+/// The disk, and the queue of what is not stable yet.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     slot: ReplicaSlot,
@@ -61,19 +61,19 @@ impl Disk {
         }
     }
 
-    /// Puts a row there from the beginning.
+    /// Stores a row at the beginning of the run.
     pub(super) fn plant(&mut self, object: ObjectId, row: Row) {
         self.stable.rows.insert(object, row);
         self.present.rows.insert(object, row);
     }
 
-    /// What was not stable is lost.
+    /// Loses what was not stable.
     pub(super) fn crash(&mut self) {
         self.queue.clear();
         self.present = self.stable.clone();
     }
 
-    /// The next in the queue, stable.
+    /// Makes the next entry of the queue stable.
     pub(super) fn flush_one(&mut self) -> Option<Queued> {
         let next = self.queue.pop_front()?;
         if let Queued::Batch(batch) = &next {

@@ -19,10 +19,10 @@ const REPEAT: Duration = Duration::from_millis(40);
 pub(super) const BUSY_US: u64 = 5_000_000;
 const QUIET_US: u64 = 15_000_000;
 
-/// What a run is like.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Decides all.
+    /// Decides everything.
     pub seed: u64,
     /// Whether anything fails.
     pub fails: bool,
@@ -65,7 +65,7 @@ pub(super) struct Home {
 pub(super) struct Asked {
     pub(super) call: Call,
     pub(super) since: u64,
-    /// At which run of its server it was asked last.
+    /// The server that it asked last, and the run of that server.
     pub(super) at: Option<(usize, u64)>,
 }
 
@@ -85,15 +85,15 @@ pub struct World {
     pub(super) scheduled: u64,
     pub(super) homes: Vec<Home>,
     pub(super) clients: Vec<Client>,
-    /// Until when nothing goes from the one to the other.
+    /// For each direction that is cut: the end of the cut.
     pub(super) cut: BTreeMap<(usize, usize), u64>,
     pub(super) states: VecDeque<(u64, Model)>,
-    /// What was done, by whom, and when.
+    /// The operations that were done: their times and answers, by origin.
     pub(super) done: BTreeMap<Origin, (u64, Answer)>,
     pub(super) violation: Option<Violation>,
-    /// Prints what happens.
+    /// Whether events are printed.
     pub traced: bool,
-    /// How many operations were done.
+    /// The number of operations that were done.
     pub count: u64,
 }
 
@@ -111,7 +111,7 @@ fn book() -> Book {
 }
 
 impl World {
-    /// A run that has not begun.
+    /// A run before its beginning.
     #[must_use]
     pub fn new(plan: &Plan) -> World {
         let mut random = Random::new(plan.seed ^ 0x686f_6d65);
@@ -195,7 +195,7 @@ impl World {
     /// Runs it to its end.
     ///
     /// # Errors
-    /// What was broken first.
+    /// The first violation.
     pub fn run(&mut self) -> Result<(), Violation> {
         while let Some(((now, _), event)) = self.events.pop_first() {
             self.now = now;

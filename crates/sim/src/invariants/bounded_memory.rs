@@ -1,11 +1,11 @@
-//! When all is quiet, a core remembers hardly anything, however much has happened (rule 29): of controls that have ended a floor
-//! and a few runs of numbers for each replica, and no controls, proposals, places or contents.
+//! At rest, a core remembers only little, however much has happened (rule 29): for each replica a floor of ended controls
+//! and a few runs of their numbers, and no controls, proposals, places or contents.
 
 use super::Broken;
 use crate::world::World;
 use control::Sizes;
 
-/// Floors and runs for each replica that there ever was.
+/// Floors and runs for each replica that ever existed.
 const ENDED_EACH: usize = 8;
 
 pub(crate) fn check(world: &World) -> Result<(), Broken> {

@@ -1,10 +1,9 @@
-//! I2: no replica acknowledges two controls that conflict by Figure 2, unless both are frozen: of
-//! two lost replicas one may have won only what the other had given up unheard. What somebody had
-//! asked for before it was started anew is like that, too: it may never have won it, or have given
-//! it up since, unheard. So is one that a lost replica had ended: a replica that had heard of that
-//! may have forgotten it with a restart, and others never knew. So is one that has ended at a replica
-//! outside the view, which is told of no end: nobody counts what it acknowledges, and it is told
-//! what is held when it is admitted. What is in dispute is not acknowledged.
+//! I2: no replica acknowledges two controls that conflict by Figure 2, with these exceptions. Both are frozen: one lost
+//! replica may have won only what the other had given up, while no other replica heard of it. A replica had asked for one of them before its restart:
+//! it may never have won it, or may have given it up since, unknown to the others. A lost replica had ended one of them:
+//! replicas that knew of the end may have forgotten it with a restart, and others never knew. One has ended at a replica
+//! outside the view, which is told of no end: its acknowledgements do not count, and it is told
+//! what is held when it is admitted. Disputed controls are not acknowledged.
 
 use super::Broken;
 use crate::replica::Replica;

@@ -1,5 +1,5 @@
 //! I3: once a close is answered, every replica that may answer has that version or would forward an open to
-//! the primary; to one that is lost, nobody can forward, and what it controls is frozen.
+//! the primary. Opens cannot be forwarded to a lost primary; what it controls is frozen.
 
 use super::Broken;
 use crate::replica::Replica;
@@ -8,7 +8,7 @@ use control::Tree;
 use std::collections::BTreeSet;
 use vfs::ObjectId;
 
-/// What a client was told when it closed a file.
+/// What is known when a client is told that a file is closed.
 #[derive(Clone, Debug)]
 pub struct Closed {
     /// The version that was closed.
@@ -17,7 +17,7 @@ pub struct Closed {
     pub directories: Vec<ObjectId>,
 }
 
-/// What was closed in this very step is looked at everywhere, the rest where something has changed.
+/// Files closed in this step are checked at all replicas, other files only at the changed replica.
 pub(crate) fn check(world: &World, changed: &Replica) -> Result<(), Broken> {
     for (file, closed) in &world.closed {
         let is_new = world.just_closed.contains(file);
@@ -57,8 +57,8 @@ fn forwards(replica: &Replica, object: ObjectId) -> bool {
     control.is_some()
 }
 
-/// Whether somebody else is asked for the names in a directory. One that the copy lacks, too, is itself looked for by name,
-/// wherever anybody has it.
+/// Whether another replica is asked for the names in a directory. A directory that the copy lacks, too, is itself looked up by name,
+/// in every directory that has it in any copy.
 fn leads_elsewhere(world: &World, replica: &Replica, directory: ObjectId) -> bool {
     if replica.tree.version(directory).is_some() {
         return forwards(replica, directory);

@@ -1,12 +1,12 @@
-//! I3, for what clients keep: nobody keeps an entry of a directory from before a change under the change attribute
-//! from after it, where it would stay until the directory changes again.
+//! I3 for the caches of clients: no client keeps an entry of a directory from before a change under the change attribute
+//! from after it. The entry would stay until the directory changes again.
 
 use super::Broken;
 use crate::replica::Replica;
 use crate::world::World;
 
-/// Compares what clients keep with a copy of the same version. An entry from a later version is no harm: the client drops
-/// it when it sees the attribute of that one.
+/// Compares the caches of clients with a copy of the same version. An entry from a later version is harmless: the client drops
+/// it when it sees the change attribute of that version.
 pub(crate) fn check(world: &World, changed: &Replica) -> Result<(), Broken> {
     for (number, reader) in world.readers.iter().enumerate() {
         for (directory, kept) in &reader.kept {

@@ -1,4 +1,4 @@
-//! I4: when everything is quiet, all replicas are identical, but for contents, which a witness has none of, and no
+//! I4: at rest, all replicas are identical, except that a witness has no contents, and no
 //! directory lies below itself.
 
 use super::Broken;

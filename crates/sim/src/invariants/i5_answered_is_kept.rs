@@ -1,8 +1,8 @@
-//! I5: what was answered is there in the end, everywhere; with durability `relaxed`, unless somebody decided to give it
-//! up; with either, unless somebody said that a majority is gone.
+//! I5: what was answered is there at the end, everywhere. Exceptions: with durability `relaxed`, an administrator may have given it
+//! up; with either durability, an administrator may have said that a majority is gone.
 //!
-//! Before the end it may be frozen with the replica that alone has it. That no older version is shown in
-//! its place meanwhile is I3.
+//! Before the end it may be frozen if only one replica has it. I3 makes sure that no older version is shown in
+//! its place meanwhile.
 
 use super::Broken;
 use crate::tree::{Intent, Outcome};

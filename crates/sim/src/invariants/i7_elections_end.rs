@@ -2,7 +2,7 @@
 //! which sites compete, and every site that keeps asking is served within a bounded number of
 //! grants.
 //!
-//! So an operation takes at most so long for each operation that is served while it waits, itself
+//! So the time of an operation is bounded for each operation that is served while it waits, itself
 //! included. Scripted runs state tighter bounds; runs with lost connections have none.
 
 use super::Broken;
@@ -32,7 +32,7 @@ pub(crate) fn check(world: &World) -> Result<(), Broken> {
     }
 }
 
-/// The longest that an operation took for each operation served meanwhile.
+/// The longest time of an operation per operation served meanwhile.
 fn slowest_turn(world: &World) -> Duration {
     let spans = world.operations.iter().filter_map(|operation| {
         let (_, ended) = operation.outcome?;

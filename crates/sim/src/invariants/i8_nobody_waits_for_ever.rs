@@ -1,4 +1,4 @@
-//! I8: no operation waits for ever, and when all is quiet no control is left, anywhere.
+//! I8: no operation waits for ever, and at rest no control is left anywhere.
 
 use super::Broken;
 use crate::world::{Operation, World};

@@ -1,6 +1,6 @@
-//! What must hold after every step, and what must hold when all is quiet. One invariant a file.
+//! What must hold after every step, and what must hold at rest. One invariant per file.
 //!
-//! An invariant looks at the whole set at one instant, which no replica could; it changes nothing.
+//! An invariant sees the whole set at one instant, which no replica can; it changes nothing.
 
 mod bounded_memory;
 mod i1_one_primary;
@@ -20,10 +20,10 @@ pub use i7_elections_end::slower_than;
 use crate::world::World;
 use control::ReplicaSlot;
 
-/// The name of the invariant and what was seen instead.
+/// The name of the invariant and the observation that breaks it.
 pub(crate) type Broken = (&'static str, String);
 
-/// Checks what must hold at every instant, as far as a step can have changed it that happened at `slot`.
+/// Checks what must hold at every instant, as far as a step at `slot` can have changed it.
 pub(crate) fn check_step(world: &World, slot: ReplicaSlot) -> Result<(), Broken> {
     let Some(replica) = world.replicas.get(&slot).filter(|replica| replica.runs()) else {
         return Ok(());
@@ -35,7 +35,7 @@ pub(crate) fn check_step(world: &World, slot: ReplicaSlot) -> Result<(), Broken>
     i6_ancestry::check(replica)
 }
 
-/// Checks what must hold once nothing is under way any more.
+/// Checks what must hold at rest.
 pub(crate) fn check_rest(world: &World) -> Result<(), Broken> {
     i8_nobody_waits_for_ever::check(world)?;
     no_ghosts::check(world)?;

@@ -1,4 +1,4 @@
-//! When all is quiet, nothing is left of who was removed: nobody counts it, shows it or waits for it, whatever happened before
+//! At rest, nothing is left of a removed replica: no replica counts it, shows it or waits for it, whatever happened before
 //! (rule 31).
 
 use super::Broken;
@@ -21,7 +21,7 @@ pub(crate) fn check(world: &World) -> Result<(), Broken> {
     Ok(())
 }
 
-/// What a replica still has to do with one that is removed.
+/// What a replica still has from a removed replica.
 fn trace(replica: &Replica, gone: ReplicaSlot) -> Option<&'static str> {
     let (core, site) = (&replica.core, &replica.site);
     let view = core.view();

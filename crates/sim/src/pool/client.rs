@@ -1,4 +1,4 @@
-//! Clients: each does one thing after the other, and repeats what is not answered.
+//! Clients: each does one thing after another, and repeats what is not answered.
 
 use super::disk::{CELL, CELLS};
 use super::event::{Cargo, Io, IoReply, IoRequest, Node, Reply, Value, Wish};
@@ -10,18 +10,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use vfs::{Extent, ObjectId};
 
-/// One thing that a client does.
+/// One task of a client.
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) file: ObjectId,
     pub(super) kind: Kind,
-    /// It gives its layout back when it is asked to.
+    /// It returns its layout when it is asked to.
     pub(super) obedient: bool,
-    /// It ends without closing, and the home never hears of it again.
+    /// It ends without closing, and sends nothing to the home any more.
     pub(super) abandoned: bool,
-    /// What it sends to data servers may be held up for long; so it has its layout fenced when it gives one up. Others repeat at once.
+    /// Its requests to data servers may be delayed for long; so it asks for a fence when it gives a request up. Other clients repeat at once.
     pub(super) held_up: bool,
-    /// It does nothing before.
+    /// It waits for this time first.
     pub(super) pause: Duration,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Kind {
     Read(u64),
 }
 
-/// What a client is doing.
+/// The state of a client's task.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     /// Names session, open and layout.
@@ -50,7 +50,7 @@ pub(super) struct Run {
     opened: bool,
     handles: Option<Vec<(usize, [u8; HANDLE_BYTES])>>,
     todo: VecDeque<(u64, u64)>,
-    /// Requests for the first of `todo` that may still be under way.
+    /// Requests for the first of `todo` that may still be active.
     attempts: Vec<u64>,
     /// Cell: value, data server, its run, and the place of the write.
     unstable: BTreeMap<u64, (u64, usize, u64, u64)>,
@@ -58,25 +58,25 @@ pub(super) struct Run {
     claimed: bool,
     before: Option<u64>,
     read: Option<Option<Value>>,
-    /// The request that is waited for.
+    /// The request whose answer it waits for.
     waiting: Option<u64>,
     /// It was sent to a data server.
     at_server: bool,
-    /// A data server did not answer in time, and may still be reached by what was sent to it. The home does not know it yet.
+    /// A data server did not answer in time, and earlier requests may still reach it. The home does not know it yet.
     gave_up: bool,
     recalled: bool,
 }
 
-/// A handle of a previous session.
+/// A handle of an earlier session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Old {
     session: u64,
     file: ObjectId,
     server: usize,
-    /// Its place among the data servers of the file, and how many these are.
+    /// Its place among the data servers of the file, and their number.
     share: (u64, u64),
     handle: [u8; HANDLE_BYTES],
-    /// The session never gave its layout back.
+    /// The session never returned its layout.
     abandoned: bool,
 }
 
@@ -84,27 +84,27 @@ pub(super) struct Old {
 pub(super) struct Client {
     pub(super) sessions: VecDeque<Session>,
     pub(super) run: Option<Run>,
-    /// Handles of previous sessions.
+    /// Handles of earlier sessions.
     pub(super) old: Vec<Old>,
 }
 
 enum Next {
     Home(Wish),
     Server(u64, Io),
-    /// The layout is needed first.
+    /// It needs the layout first.
     Layout(Access),
     End,
 }
 
 impl Run {
-    /// The data server that has a cell, and the handle for it.
+    /// The data server with a cell, and the handle for it.
     fn handle_for(&self, cell: u64) -> Option<(usize, [u8; HANDLE_BYTES])> {
         let handles = self.handles.as_ref()?;
         let place = cell.checked_rem(handles.len() as u64)?;
         handles.get(place as usize).copied()
     }
 
-    /// What is not stable, and was written to another data server than the one that has it now, is written again.
+    /// Writes again what is not stable and was written to another data server than the present one.
     fn write_what_moved(&mut self) {
         let unstable = std::mem::take(&mut self.unstable);
         for (cell, of) in unstable {
@@ -135,7 +135,7 @@ impl Run {
                 None => Next::Layout(Access::Read),
                 Some(_) => Next::Server(*cell, Io::Read(*cell)),
             },
-            // The second time, which also ends the layout.
+            // This is the second time, which also ends the layout.
             Kind::Read(_) => core(Request::Return(holder)),
             Kind::Write { .. } if !self.opened => Next::Home(Wish::Lock(file)),
             Kind::Write {
@@ -198,7 +198,7 @@ impl World {
             run.recalled = false;
             run.handles = None;
             let wish = Wish::Core(run.session.file, Request::Return(Holder(run.number)));
-            // Whether it is answered does not matter to the client.
+            // The answer does not matter to the client.
             let session = run.number;
             let id = self.fresh();
             self.send(
@@ -308,7 +308,7 @@ impl World {
         };
         self.wait_for(client, id, true);
         if held_up && self.random.chance(20) {
-            // It is held up on its way, perhaps until long after its client gave it up.
+            // It is delayed on its way, perhaps until long after its client gave it up.
             let delay = Duration::from_micros(self.random.below(14_000_000));
             let life = self.servers[server].life;
             return self.after(delay, Event::Late(server, life, request));
@@ -332,7 +332,7 @@ impl World {
         self.after(patience, Event::Silence(client, id));
     }
 
-    /// The answer to a request, if it is the one that is waited for.
+    /// Takes the answer to a request, if the client waits for it.
     fn answered(&mut self, client: usize, id: u64) -> Option<&mut Run> {
         let run = self.clients.get_mut(client)?.run.as_mut()?;
         if run.waiting != Some(id) {
@@ -344,7 +344,7 @@ impl World {
 
     pub(super) fn silence(&mut self, client: usize, id: u64) {
         if let Some(run) = self.answered(client, id) {
-            // Another handle may do, from a home that knows better.
+            // A new handle from a better informed home may work.
             run.handles = None;
             run.gave_up |= run.at_server && run.session.held_up;
             self.drive(client);
@@ -357,7 +357,7 @@ impl World {
             .get_mut(client)
             .and_then(|client| client.run.as_mut());
         if let Some(run) = run.filter(|run| run.number == holder.0 && run.session.obedient) {
-            // Only what is not under way is given back.
+            // It returns only layouts that are not in use.
             run.recalled = run.handles.is_some();
             self.drive(client);
         }
@@ -405,7 +405,7 @@ impl World {
         self.drive(client);
     }
 
-    /// A reader may believe what it has read as long as the change attribute stays.
+    /// A reader may trust what it has read as long as the change attribute stays.
     fn keep(
         &mut self,
         (file, same, cell, value): (ObjectId, bool, u64, Option<Value>),
@@ -468,7 +468,7 @@ impl World {
         self.drive(client);
     }
 
-    /// A handle of a previous session is used, or one that was never sealed.
+    /// Uses a handle of an earlier session, or a handle that was never sealed.
     pub(super) fn replay(&mut self, client: usize) {
         let old = self.clients[client].old.clone();
         let Some(old) = self.random.pick(&old).copied() else {

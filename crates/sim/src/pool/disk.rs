@@ -1,4 +1,4 @@
-//! What disks hold, and what they lose.
+//! The contents of disks, and what they lose.
 
 use super::event::Value;
 use pool::data_server::{Fenced, Shelf};
@@ -13,7 +13,7 @@ use vfs::ObjectId;
 /// Bytes of a cell.
 pub(super) const CELL: u64 = StripeUnit::MIN.bytes();
 
-/// At most this many cells are written.
+/// The maximum number of cells that are written.
 pub(super) const CELLS: u64 = 8;
 
 /// Some contents at a data server.
@@ -22,7 +22,7 @@ pub(super) struct Contents {
     pub(super) cells: BTreeMap<u64, Value>,
     pub(super) end: u64,
     pub(super) fenced: Option<Fenced>,
-    /// A tombstone stays until no key counts up to this one.
+    /// A tombstone stays until all keys up to this one have stopped counting.
     pub(super) sealed_until: Option<KeyNumber>,
 }
 
@@ -32,7 +32,7 @@ impl Contents {
         self.end = self.end.max((cell + 1) * CELL);
     }
 
-    /// Carries an intent out; `key` is the last one that handles of what it removes may be sealed with.
+    /// Carries an intent out; `key` is the last key that may seal handles of the removed contents.
     pub(super) fn carry_out(&mut self, intent: &Intent, key: KeyNumber) {
         if intent.act == Act::Remove {
             self.sealed_until = Some(key);
@@ -61,7 +61,7 @@ impl Contents {
     }
 }
 
-/// No key counts any more that is older than this one: the tombstones go that stood for such keys.
+/// No older key counts any more. Removes the tombstones for such keys.
 pub(super) fn forget(all: &mut BTreeMap<ContentsId, Contents>, oldest: KeyNumber) {
     all.retain(|_, contents| contents.sealed_until.is_none_or(|key| key >= oldest));
 }
@@ -73,7 +73,7 @@ pub(super) struct ServerDisk {
     pub(super) contents: BTreeMap<ContentsId, Contents>,
 }
 
-/// What a data server has, stable or not, as its core sees it.
+/// The contents of a data server, stable or not, as its core sees them.
 #[derive(Clone, Debug)]
 pub(super) struct Present {
     pub(super) run: u64,
@@ -98,14 +98,14 @@ impl Shelf for Present {
     }
 }
 
-/// What a home keeps of a file.
+/// What a home stores of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) row: FileRow,
     pub(super) change: u64,
 }
 
-/// What a home keeps.
+/// What a home stores.
 #[derive(Clone, Debug)]
 pub(super) struct HomeDisk {
     pub(super) issue: u64,
@@ -115,9 +115,9 @@ pub(super) struct HomeDisk {
     pub(super) intents: BTreeMap<IntentNumber, Owed>,
     pub(super) next_intent: u64,
     pub(super) rows: BTreeMap<ObjectId, Row>,
-    /// What files are being moved to.
+    /// The targets of moves.
     pub(super) moves: BTreeMap<ObjectId, FileRow>,
-    /// No placement has this number yet.
+    /// Larger than every used placement number.
     pub(super) next_placement: u32,
 }
 
@@ -226,7 +226,7 @@ impl HomeDisk {
         }
     }
 
-    /// What a home starts with. Moves that were under way are given up first.
+    /// The state with which a home starts. Active moves are given up first.
     pub(super) fn start(&mut self) -> Recovered {
         let mut recovered = self.recovered();
         for record in recovered.give_moves_up() {
@@ -236,7 +236,7 @@ impl HomeDisk {
     }
 }
 
-/// The place of the data server that has a cell of a file.
+/// The place of the data server with a cell of a file.
 pub(super) fn server_of(row: &FileRow, cell: u64) -> usize {
     let members = &row.members;
     usize::from(members[(cell % members.len() as u64) as usize].0)

@@ -1,4 +1,4 @@
-//! Who takes part, what is said, and what happens when.
+//! The nodes, their messages, and the events.
 
 use super::faults::Fault;
 use control::Mark;
@@ -10,7 +10,7 @@ use vfs::ObjectId;
 /// The only home.
 pub(super) const HOME: HomeNumber = HomeNumber(1);
 
-/// Who sends and receives.
+/// A node that sends and receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Node {
     /// The metadata server.
@@ -21,27 +21,27 @@ pub enum Node {
     Client(usize),
 }
 
-/// The contents of a cell: which write it comes from, and when that was carried out.
+/// The value of a cell: the write it comes from, and when that was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Value {
     pub(super) value: u64,
     pub(super) order: u64,
 }
 
-/// What a client asks the home for.
+/// A client's request to the home.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wish {
     /// An open that excludes other writers. Answered with the size.
     Lock(ObjectId),
-    /// Something that the core does.
+    /// A request to the core.
     Core(ObjectId, Request),
-    /// Gives layout and lock back.
+    /// Returns layout and lock.
     Close(ObjectId, Holder),
-    /// The client lives.
+    /// The client is alive.
     Renew,
 }
 
-/// What the home answers.
+/// An answer of the home.
 #[derive(Clone, Debug)]
 pub(super) enum Reply {
     Size {
@@ -50,12 +50,12 @@ pub(super) enum Reply {
     Layout(Vec<(usize, [u8; HANDLE_BYTES])>),
     Again,
     Done,
-    /// The client has lost what it held.
+    /// The client has lost its locks and layouts.
     Expired,
     Gone,
 }
 
-/// What a client wants of a data server, or the home itself.
+/// A request of a client, or of the home itself, to a data server.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Io {
     Read(u64),
@@ -70,7 +70,7 @@ pub(super) enum Io {
 pub(super) enum IoReply {
     Stale,
     Read(Option<Value>),
-    /// In which run of the data server, and which place the write has among all.
+    /// The run of the data server, and the place of the write among all writes.
     Written {
         run: u64,
         order: u64,
@@ -85,17 +85,17 @@ pub(super) enum IoReply {
 pub(super) struct IoRequest {
     /// Never used twice.
     pub(super) id: u64,
-    /// The home itself when there is none.
+    /// `None`: the home itself.
     pub(super) client: Option<usize>,
     pub(super) session: u64,
     pub(super) file: ObjectId,
     pub(super) handle: [u8; HANDLE_BYTES],
     pub(super) io: Io,
-    /// When it was sent, among all that happened.
+    /// When it was sent, as the number of the event.
     pub(super) sent: u64,
-    /// Which connection it came over.
+    /// The connection that it came over.
     pub(super) connection: u64,
-    /// Nobody sealed this handle.
+    /// The handle was never sealed.
     pub(super) forged: bool,
 }
 
@@ -118,7 +118,7 @@ pub(super) enum Cargo {
         id: u64,
         reply: IoReply,
     },
-    /// What a step of a move waits for has come of the core's work, or not.
+    /// The core has finished a step of a move, with success or not.
     MoveGoesOn(u64, bool),
 }
 
@@ -133,19 +133,19 @@ pub(super) enum Event {
         cargo: Cargo,
         lives: Lives,
     },
-    /// Time for what is done regularly.
+    /// The time for regular work.
     Tick(Node, u64),
-    /// The home's disk has what it was given.
+    /// The home's disk has stored what it got.
     Flush(u64),
     /// A read or write at a data server happens.
     IoEnd(usize, u64, Ticket),
-    /// A request is taken from the queue of a data server that has stood still, or was held up on its way.
+    /// A data server takes a request from its queue after it stood still, or a delayed request arrives.
     Late(usize, u64, IoRequest),
     CarryOut(usize, u64, Intent, KeyNumber),
     MakeStable(usize, u64, u64, ContentsId),
     /// The client has waited long enough for an answer.
     Silence(usize, u64),
-    /// The client goes on.
+    /// The client continues.
     Drive(usize),
     /// A client uses a handle that it should have forgotten.
     Replay(usize),

@@ -1,4 +1,4 @@
-//! The circumstances of a run, drawn from its seed.
+//! The settings of a run, drawn from its seed.
 
 use super::client::{Kind, Session};
 use super::disk::CELLS;
@@ -8,47 +8,47 @@ use pool::Rules;
 use std::time::Duration;
 use vfs::ObjectId;
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It loses what its disk does not have, and is started anew after a while.
+    /// The node loses what its disk does not have, and is restarted after a while.
     Crash(Node, Duration),
-    /// It stands still, its clock does not, and requests queue up.
+    /// The data server stands still, its clock does not, and requests queue up.
     Suspend(usize, Duration),
-    /// Nothing gets through between two.
+    /// Cuts the connection between two nodes.
     Cut(Node, Node, Duration),
-    /// What is on the disk is kept for later.
+    /// Takes a snapshot of the disk.
     Snapshot(usize),
-    /// The disk is what it was at the snapshot, if the home has heard of the data server since: otherwise nobody could tell.
+    /// Restores the disk from the snapshot, if the home has heard from the data server since: otherwise nothing could notice it.
     Restore(usize),
 }
 
-/// The circumstances of a run.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Decides everything else.
     pub seed: u64,
-    /// How many data servers.
+    /// The number of data servers.
     pub servers: usize,
-    /// What each client does.
+    /// The tasks of each client.
     pub(super) clients: Vec<Vec<Session>>,
-    /// What goes wrong, and when.
+    /// The faults and their times.
     pub faults: Vec<(Duration, Fault)>,
-    /// A node crashes as the event of that number has happened.
+    /// A node crashes when the event with this number has happened.
     pub crash_at: Option<(u64, Node)>,
-    /// Which files are moved, and when: to how many data servers, from which one on.
+    /// The files that are moved, and when: the number of new data servers, and the first of them.
     pub moves: Vec<(Duration, (ObjectId, usize, usize))>,
-    /// What is changed of a file that is being moved is copied once more.
+    /// Whether changes of a file that is being moved are copied again.
     pub copies_changes: bool,
-    /// What was changed beyond the end of such a file is copied as soon as the file goes so far.
+    /// Whether changes beyond the end of such a file are copied once the file reaches them.
     pub keeps_changes_beyond: bool,
-    /// There is a pause before each cell that is copied.
+    /// Whether there is a pause before each copied cell.
     pub copies_slowly: bool,
     /// How long the home seals handles with one key.
     pub key_life: Duration,
     /// The rules in force.
     pub rules: Rules,
-    /// Clocks run faster or slower by this many millionths: that of the home, then those of data
+    /// How much faster clocks run, in millionths: the home's clock, then those of data
     /// servers.
     pub(super) drifts: Vec<i64>,
 }
@@ -111,7 +111,7 @@ fn a_move(random: &mut Random, servers: usize) -> (Duration, (ObjectId, usize, u
 }
 
 impl Plan {
-    /// Every file is moved soon, one of them back as well.
+    /// Moves every file soon, and one of them back.
     pub fn move_all(&mut self) {
         let at = |ms, file, first| (Duration::from_millis(ms), (file, self.servers, first));
         self.moves = vec![
@@ -121,7 +121,7 @@ impl Plan {
         ];
     }
 
-    /// The circumstances that follow from a seed.
+    /// The settings for a seed.
     #[must_use]
     pub fn draw(seed: u64) -> Plan {
         let mut random = Random::new(seed);

@@ -12,16 +12,16 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use vfs::ObjectId;
 
-/// A client that has not been heard of for so long loses what it has.
+/// A silent client loses its locks and layouts after this time.
 const CLIENT_LEASE_US: u64 = 5_000_000;
 
-/// What an operation of the core is for.
+/// The purpose of an operation of the core.
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
     Wish(usize, u64),
-    /// The lock of a session is given up when it is done.
+    /// Releases the lock of a session when it is done.
     GiveUp(u64),
-    /// A file is moved, and this step of that is waited for.
+    /// A step of a move.
     Move(u64),
 }
 
@@ -38,21 +38,21 @@ pub(super) struct HomeNode {
     pub(super) core: Option<Home>,
     pub(super) life: u64,
     pub(super) disk: HomeDisk,
-    /// What the disk will be when all records are stable.
+    /// The state of the disk when all records are stable.
     pub(super) rows: HomeDisk,
     pending: VecDeque<Record>,
     stable: Mark,
     held: Vec<Held>,
     operations: BTreeMap<OperationId, Operation>,
     next_operation: u64,
-    /// Answers to requests that may come again; `None`: not yet.
+    /// Answers to requests that may be repeated; `None`: not answered yet.
     replies: BTreeMap<u64, Option<Reply>>,
-    /// Who has which file locked. Reclaimed after a restart.
+    /// The session that has each file locked. Reclaimed after a restart.
     locks: BTreeMap<ObjectId, u64>,
-    /// When each session was heard of, and what it uses.
+    /// For each session, the time of its last message, and what it uses.
     heard: BTreeMap<u64, (usize, u64, BTreeSet<ObjectId>)>,
     expired: BTreeSet<u64>,
-    /// Files to be moved, one after the other.
+    /// Moves to carry out, one after another.
     pub(super) movers: VecDeque<Mover>,
 }
 
@@ -76,7 +76,7 @@ impl HomeNode {
         }
     }
 
-    /// Some of what waited for the disk is there.
+    /// Only a part of what waited for the disk is stored.
     pub(super) fn crash(&mut self, survive: usize) {
         for record in self.pending.iter().take(survive) {
             self.disk.apply(record);
@@ -118,7 +118,7 @@ impl World {
         node.rows.key = node.disk.key;
         let keys = (node.disk.key, KeySource::new(secret));
         node.core = Some(Home::new(HOME, issue, keys, settings, now, recovered));
-        // Clients have their time to be heard of again.
+        // Clients get the whole lease again to send a message.
         for heard in node.heard.values_mut() {
             heard.1 = real;
         }
@@ -184,7 +184,7 @@ impl World {
                 self.home.replies.insert(*id, Some(reply.clone()));
             }
             match held.to {
-                // Something the home does for itself.
+                // A message of the home to itself.
                 Node::Home => match held.cargo {
                     Cargo::MoveGoesOn(step, done) => self.move_goes_on(step, done),
                     cargo => self.given_up(&cargo),
@@ -286,7 +286,7 @@ impl World {
         self.home.heard.remove(&session);
     }
 
-    /// Nothing of the session can happen any more.
+    /// No request of the session can happen any more.
     fn given_up(&mut self, cargo: &Cargo) {
         if let Cargo::Wish { session, .. } = cargo {
             let time = self.tick();
@@ -375,7 +375,7 @@ impl World {
         );
     }
 
-    /// The core does something for a file that is moved.
+    /// Sends the core a request for a file that is moved.
     pub(super) fn operate_move(&mut self, file: ObjectId, step: u64, request: Request) {
         if let Some(row) = self.home.rows.rows.get(&file).map(|row| row.row.clone()) {
             let operation = Operation {
@@ -386,12 +386,12 @@ impl World {
             };
             self.operate(operation, &row);
         } else {
-            // There is nothing to be moved any more.
+            // The file to move does not exist any more.
             self.home.movers.pop_front();
         }
     }
 
-    /// The core hears where a file is moved to.
+    /// Tells the core the target of a move.
     pub(super) fn move_file(
         &mut self,
         row: &pool::home::FileRow,
@@ -400,7 +400,7 @@ impl World {
     ) {
         let operation = Operation {
             file: row.contents.object,
-            // It only says what for.
+            // It only states the purpose.
             request: Request::Seal,
             purpose: Purpose::Move(step),
             closes: None,

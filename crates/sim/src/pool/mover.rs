@@ -1,5 +1,5 @@
-//! How the home of the simulation moves files: it copies cell by cell, and does what the core asks for before, between and behind. Whatever
-//! goes wrong, the move is given up and begun anew.
+//! How the home of the simulation moves files: it copies cell by cell, and sends the core's requests before, between and after. If anything
+//! goes wrong, the move is given up and started again.
 
 use super::disk::{CELL, CELLS, number, server_of};
 use super::event::{Io, IoReply, IoRequest, Node, Value};
@@ -12,14 +12,14 @@ use pool::{Generation, PlacementNumber};
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::ObjectId;
 
-/// A data server is waited for so long.
+/// The time limit for a data server.
 const SILENCE_US: u64 = 8_000_000;
-/// Between two attempts, and before the end of one.
+/// The pause between two attempts, and before the end of an attempt.
 const PAUSE_US: u64 = 500_000;
-/// Between two cells.
+/// The pause between two cells.
 const PACE_US: u64 = 100_000;
 
-/// A move that is to be made.
+/// A move to carry out.
 #[derive(Clone, Debug)]
 pub(super) struct Mover {
     file: ObjectId,
@@ -28,35 +28,35 @@ pub(super) struct Mover {
     step: Step,
     /// When the step began.
     since: u64,
-    /// The request to a data server, or the work of the core, that is waited for.
+    /// The active request to a data server or to the core.
     waiting: Option<u64>,
     to: Option<FileRow>,
-    /// In which run of each data server something was written.
+    /// For each data server, the run in which something was written.
     runs: BTreeMap<usize, u64>,
-    /// Cells that were changed since they may have been copied.
+    /// Cells that were changed after they may have been copied.
     changed: BTreeSet<u64>,
-    /// Those of them that are being copied once more.
+    /// Those of them that are being copied again.
     round: BTreeSet<u64>,
-    /// Nobody uses the old contents any more, and this is the last round.
+    /// No client uses the old contents any more, and this is the last round.
     is_sealed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Nothing was done yet, or the attempt before was given up.
+    /// Nothing was done yet, or the last attempt was given up.
     Rest,
     Noting,
     EndingWriters,
     Settling,
     Reading(u64),
     Writing(u64),
-    /// What was changed meanwhile is copied once more.
+    /// Reads a changed cell again.
     ReadingAgain(u64),
     WritingAgain(u64),
-    /// Not faster than its pace allows: before this cell, or before the end.
+    /// Waits for its pace: before this cell, or before the end.
     Pausing(u64),
     Sealing,
-    /// At the data server of this place among those of the file.
+    /// Makes the contents stable at the data server with this place among those of the file.
     MakingStable(usize),
     Switching,
     GivingUp,
@@ -73,7 +73,7 @@ impl Mover {
         self.is_sealed = false;
     }
 
-    /// Nobody changes the file until it lies elsewhere.
+    /// Whether no client may change the file until the move has ended.
     fn holds(&self, file: ObjectId) -> bool {
         let lies_elsewhere_soon = match self.step {
             Step::Rest | Step::Noting | Step::EndingWriters | Step::Settling => false,
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    /// A step that the core carries out, by the number that comes back with it.
+    /// Begins a step of the core. Returns the number that comes back with the result.
     fn step_of_core(&mut self, step: Step) -> u64 {
         self.move_step(step);
         let number = self.fresh();
@@ -180,7 +180,7 @@ impl World {
             mover.to = Some(to.clone());
             mover.runs.clear();
         }
-        // Without the record nobody knows of the number.
+        // Without the record no later run knows of the number.
         self.home.rows.next_placement += 1;
         self.move_file(&row, to, noting);
     }
@@ -220,7 +220,7 @@ impl World {
             Step::Switching => {
                 self.home.movers.pop_front();
             }
-            // These wait for data servers.
+            // These steps wait for data servers.
             _ => {}
         }
     }
@@ -341,7 +341,7 @@ impl World {
         }
     }
 
-    /// Begins to copy once more what was changed and the file has. It may grow over what lies beyond, which was changed as well.
+    /// Begins to copy the changed cells within the file again. The file may later grow over cells beyond its end, which were changed as well.
     fn copy_changes(&mut self) {
         let keeps_beyond = self.keeps_changes_beyond;
         let Some(mover) = self.home.movers.front_mut() else {
@@ -357,7 +357,7 @@ impl World {
         self.copy_next_change();
     }
 
-    /// Copies a cell once more that was changed, or goes on behind the last.
+    /// Copies a changed cell again, or continues after the last.
     fn copy_next_change(&mut self) {
         let Some(mover) = self.home.movers.front_mut() else {
             return;
@@ -379,7 +379,7 @@ impl World {
         }
     }
 
-    /// Contents were changed by the home.
+    /// The home has changed contents.
     pub(super) fn note_changed(&mut self, file: ObjectId, act: Act) {
         let mover = self.home.movers.front_mut();
         let mover = mover.filter(|mover| mover.file == file && self.copies_changes);
@@ -390,7 +390,7 @@ impl World {
         }
     }
 
-    /// Whether nobody may change a file now, since it is about to lie elsewhere.
+    /// Whether no client may change a file now, since its row is about to name other contents.
     pub(super) fn is_held(&self, file: ObjectId) -> bool {
         let mover = self.home.movers.front();
         mover.is_some_and(|mover| mover.holds(file))

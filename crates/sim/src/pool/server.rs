@@ -1,4 +1,4 @@
-//! A data server of the simulation: the core of production, a disk, and a queue that fills while it stands still.
+//! A data server of the simulation: the core of production, a disk, and a queue for requests while it stands still.
 
 use super::disk::{Contents, Present, ServerDisk, forget, number, server_of};
 use super::event::{Cargo, Event, HOME, Io, IoReply, IoRequest, Node, Value};
@@ -13,7 +13,7 @@ use std::time::Duration;
 pub(super) struct Begun {
     request: IoRequest,
     contents: ContentsId,
-    /// When it was admitted, among all that happened.
+    /// When it was admitted, as the number of the event.
     admitted: u64,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct ServerNode {
     pub(super) connection: u64,
     snapshot: Option<ServerDisk>,
     pub(super) restored: bool,
-    /// The last question for a lease was answered.
+    /// The last lease request was answered.
     answered: bool,
 }
 
@@ -71,7 +71,7 @@ impl ServerNode {
         self.snapshot = Some(self.disk.clone());
     }
 
-    /// The disk becomes what it was, if it was kept and a report was answered since; the machine has to be started.
+    /// Restores the disk from the snapshot, if there is one and a report was answered since; the machine has to be started.
     pub(super) fn restore(&mut self, known: Option<StoreIdentity>) -> bool {
         let counter = known.map_or(0, |known| known.counter);
         let Some(disk) = self
@@ -192,7 +192,7 @@ impl World {
             contents.carry_out(&intent, key);
             node.disk.contents.insert(intent.contents, contents.clone());
         }
-        // Of a file that is moved, other contents than those of the row promise nothing.
+        // For a file that is moved, contents that its row does not name promise nothing.
         let rows = &self.home.rows.rows;
         let row = rows.get(&intent.contents.object).map(|row| row.row.clone());
         if let Some(row) = row.filter(|row| row.contents == intent.contents) {
@@ -234,7 +234,7 @@ impl World {
             Io::Copy(..) => Access::Home,
         };
         let begun = self.with_server(place, |core, now, shelf| {
-            // What came over another connection was dropped with it.
+            // Requests over another connection were dropped with it.
             core.begin((now, now), shelf, &request.handle, wanted)
         });
         let (ticket, capability) = match begun {
@@ -326,7 +326,7 @@ impl World {
         self.send(Node::Server(place), to, cargo);
     }
 
-    /// What has queued up is worked off, in no particular order.
+    /// Handles the queued requests, in random order.
     pub(super) fn resume(&mut self, place: usize) {
         if !std::mem::take(&mut self.servers[place].suspended) {
             return;

@@ -1,8 +1,8 @@
-//! A pool played by hand: one home, one data server, one file. The test chooses every message,
+//! A pool with scripted events: one home, one data server, one file. The test chooses every message,
 //! every stall and every step of time; nothing is drawn at random.
 //!
-//! The cores are those of production. Records of the home are stable as soon as it has made them, and what a home wants done to contents is
-//! done at once when its core lets it begin: what takes time are the reads and writes of clients, between [`Stage::begin`] and
+//! The cores are those of production. Records of the home are stable as soon as it has made them. The data server carries out a home's request
+//! about contents as soon as its core lets it begin. Only reads and writes of clients take time, between [`Stage::begin`] and
 //! [`Stage::end`].
 
 use super::disk::{HomeDisk, Present, ServerDisk, forget, number};
@@ -22,20 +22,20 @@ use vfs::ObjectId;
 /// The file.
 const FILE: ObjectId = FILES[0];
 
-/// The home looks at its timer so often while time passes.
+/// The interval between timers of the home while time passes.
 const STEP: Duration = Duration::from_millis(50);
 
-/// The home seals handles with one key for so long.
+/// How long the home seals handles with one key.
 pub const KEY_LIFE: Duration = Duration::from_mins(1);
 
-/// What a client wants of a cell.
+/// A client's request for a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellIo {
-    /// To know its value.
+    /// Read its value.
     Read(u64),
-    /// To give it a value that may be lost with the run of the data server.
+    /// Write a value that may be lost with the run of the data server.
     Write(u64, u64),
-    /// To give it a value that stays.
+    /// Write a value that stays.
     WriteStable(u64, u64),
 }
 
@@ -56,10 +56,10 @@ pub struct Admitted {
     io: CellIo,
 }
 
-/// What a client is told, if the data server does for it what it wanted: the value of the cell.
+/// The answer to a client if the data server carries its request out: the value of the cell.
 pub type Told = Option<Option<u64>>;
 
-/// The pool, and what its disks hold.
+/// The pool, and the contents of its disks.
 #[derive(Debug)]
 pub struct Stage {
     rules: Rules,
@@ -69,7 +69,7 @@ pub struct Stage {
     server: DataServer,
     server_disk: ServerDisk,
     present: Present,
-    /// The last question for a lease of this run was answered.
+    /// The last lease request of this run was answered.
     answered: bool,
     connection: u64,
     link_is_cut: bool,
@@ -110,7 +110,7 @@ impl Stage {
         }
     }
 
-    /// Time passes at the home, and on the data server's clock. The data server itself does nothing: it may as well stand still.
+    /// Time passes at the home, and on the data server's clock. The data server itself does nothing, as if it stood still.
     pub fn pass(&mut self, span: Duration) {
         let end = self.now.after(span);
         while self.now < end {
@@ -122,19 +122,19 @@ impl Stage {
         }
     }
 
-    /// From now on nothing gets through between home and data server, and what is under way is lost.
+    /// Cuts the connection between home and data server: messages on their way are lost, and later ones do not arrive.
     pub fn cut(&mut self) {
         self.link_is_cut = true;
         self.to_home.clear();
         self.to_server.clear();
     }
 
-    /// What is sent from now on gets through.
+    /// Mends the connection for later messages.
     pub fn mend(&mut self) {
         self.link_is_cut = false;
     }
 
-    /// The data server sends a question for a lease.
+    /// The data server sends a lease request.
     pub fn ask(&mut self) {
         if std::mem::take(&mut self.answered) {
             let counter = &mut self.server_disk.identity.counter;
@@ -152,12 +152,12 @@ impl Stage {
         }
     }
 
-    /// The next message from the home to the data server is lost, since the connection breaks that it was sent over.
+    /// The connection breaks, and the next message from the home to the data server is lost.
     pub fn lose_next(&mut self) -> Option<ToDataServer> {
         self.to_server.pop_front()
     }
 
-    /// Home and data server receive what was sent, and what they send thereupon.
+    /// Home and data server receive what was sent, and the messages that follow from it.
     pub fn exchange(&mut self) {
         self.home_receives();
         while self.server_receives_next() {
@@ -176,20 +176,20 @@ impl Stage {
         true
     }
 
-    /// The data server asks for a lease, and everything gets through.
+    /// The data server asks for a lease, and all messages arrive.
     pub fn lease(&mut self) {
         self.ask();
         self.exchange();
     }
 
-    /// The home loses what is not on its disk. It is started anew at once, under a new issue number, and keeps its key.
+    /// The home loses what is not on its disk. It is restarted at once, under a new issue number, and keeps its key.
     pub fn restart_home(&mut self) {
         self.to_home.clear();
         self.to_server.clear();
         self.home = start(self.rules, self.now, &mut self.home_disk);
     }
 
-    /// The data server loses what is not on its disk, and is started anew at once, without a lease.
+    /// The data server loses what is not on its disk, and is restarted at once, without a lease.
     pub fn restart_server(&mut self) {
         self.to_home.clear();
         self.to_server.clear();
@@ -202,7 +202,7 @@ impl Stage {
         *counter = StoreIdentity::counted_start(*counter);
     }
 
-    /// Somebody wants something of the home. What follows between home and data server still has to be exchanged.
+    /// A request to the home. The messages between home and data server that follow still have to be exchanged.
     ///
     /// # Panics
     /// When the file is gone.
@@ -216,7 +216,7 @@ impl Stage {
         operation
     }
 
-    /// The file is to be moved, onto the same data server. Returns what its row is to say.
+    /// Begins to move the file, onto the same data server. Returns its future row.
     ///
     /// # Panics
     /// When the file is gone.
@@ -237,13 +237,13 @@ impl Stage {
         (operation, to)
     }
 
-    /// What came of an operation, if it is done.
+    /// The outcome of an operation, if it is done.
     #[must_use]
     pub fn outcome(&self, operation: OperationId) -> Option<&Outcome> {
         self.outcomes.get(&operation)
     }
 
-    /// Time passes until an operation is done, half a minute at most.
+    /// Lets time pass until an operation is done, at most half a minute.
     ///
     /// # Panics
     /// When it is not done by then.
@@ -256,7 +256,7 @@ impl Stage {
         outcome.expect("an operation is done within half a minute")
     }
 
-    /// The same, and everything that is sent gets through.
+    /// The same, and all messages arrive.
     ///
     /// # Panics
     /// When it is not done by then.
@@ -269,7 +269,7 @@ impl Stage {
         self.until_done(operation)
     }
 
-    /// The home gives a layout, and the client has its handle for the data server.
+    /// The home gives a layout. Returns the client's handle for the data server.
     ///
     /// # Panics
     /// When the home gives none.
@@ -284,7 +284,7 @@ impl Stage {
         }
     }
 
-    /// A handle with which the home itself reads and writes at the data server, as its row is now.
+    /// A handle for the home's own reads and writes at the data server, for its present row.
     ///
     /// # Panics
     /// When the file is gone.
@@ -299,31 +299,31 @@ impl Stage {
         self.home.own_handle(row, number(0))
     }
 
-    /// The size that the row says; 0: there is no file.
+    /// The size in the row; 0: there is no file.
     #[must_use]
     pub fn size(&self) -> u64 {
         self.home_disk.rows.get(&FILE).map_or(0, |row| row.row.size)
     }
 
-    /// The newest key that leases say.
+    /// The newest key in leases.
     #[must_use]
     pub fn newest_key(&self) -> KeyNumber {
         self.home_disk.key
     }
 
-    /// Whether the home takes a holder for one that has a layout for writing.
+    /// Whether the home believes that a holder has a layout for writing.
     #[must_use]
     pub fn is_written_by(&self, holder: home::Holder) -> bool {
         self.home.is_written(FILE, Some(holder))
     }
 
-    /// Whether the home says that somebody may use the file past it.
+    /// Whether the home says that clients may use the file directly.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.home.held().contains(&FILE)
     }
 
-    /// Of how many removed contents the data server knows that they were.
+    /// The number of tombstones at the data server.
     #[must_use]
     pub fn tombstones(&self) -> usize {
         let all = self.server_disk.contents.values();
@@ -331,7 +331,7 @@ impl Stage {
         fenced.filter(|fenced| fenced.removed).count()
     }
 
-    /// Time passes, and the data server asks for a lease each second, until the home has had this many keys more.
+    /// Lets time pass until the home has had this number of further keys. The data server asks for a lease each second.
     pub fn pass_keys(&mut self, keys: u32) {
         let until = KeyNumber(self.newest_key().0 + keys);
         while self.newest_key() < until {
@@ -340,7 +340,7 @@ impl Stage {
         }
     }
 
-    /// Of how many contents the data server has a cell.
+    /// The number of contents with a cell at the data server.
     #[must_use]
     pub fn contents_kept(&self) -> usize {
         let all = self.present.contents.values();
@@ -353,31 +353,31 @@ impl Stage {
         self.home_disk.rows.get(&FILE).map_or(0, |row| row.change)
     }
 
-    /// What the data server has in a cell.
+    /// The value of a cell at the data server.
     #[must_use]
     pub fn value(&self, cell: u64) -> Option<u64> {
         let mut all = self.present.contents.values();
         all.find_map(|contents| contents.cells.get(&cell).map(|value| value.value))
     }
 
-    /// Which connection a client has to the data server now. What it sends over another one is never looked at.
+    /// The present connection of a client to the data server. Requests over another connection are ignored.
     #[must_use]
     pub fn connection(&self) -> u64 {
         self.connection
     }
 
-    /// What the clocks say.
+    /// The time of the clocks.
     #[must_use]
     pub fn now(&self) -> Moment {
         self.now
     }
 
-    /// The data server looks at a request of a client; `None`: it refuses it.
+    /// The data server checks a request of a client; `None`: it refuses it.
     pub fn begin(&mut self, handle: &Handle, io: CellIo) -> Option<Admitted> {
         self.begin_over(self.now, handle, io)
     }
 
-    /// The same over a connection that was made at this moment, and is not closed since.
+    /// The same over a connection that was made at this moment, and has not been closed since.
     pub fn begin_over(
         &mut self,
         connected: Moment,
@@ -394,7 +394,7 @@ impl Stage {
         })
     }
 
-    /// What was admitted happens, and the client is told, if it may be.
+    /// An admitted request happens, and the client gets the answer, if it may.
     pub fn end(&mut self, admitted: Admitted) -> Told {
         let contents = self.present.contents.entry(admitted.contents).or_default();
         let told = match admitted.io {
@@ -413,7 +413,7 @@ impl Stage {
         answered.ok().map(|()| told)
     }
 
-    /// A request of a client that the data server deals with in no time.
+    /// A request of a client that takes no time at the data server.
     pub fn io(&mut self, handle: &Handle, io: CellIo) -> Told {
         let admitted = self.begin(handle, io)?;
         self.end(admitted)
@@ -438,7 +438,7 @@ impl Stage {
                 } => {
                     self.outcomes.insert(operation, outcome);
                 }
-                // Clients here give a layout back when the test says so.
+                // Clients here return a layout when the test says so.
                 home::Command::Send { .. } | home::Command::Recall(..) => {}
             }
         }

@@ -1,4 +1,4 @@
-//! What really is, seen from nowhere, and what must hold of it.
+//! The true state, as an observer who sees everything knows it, and what must hold for it.
 
 use super::disk::{CELL, CELLS, Contents, number};
 use super::event::{Io, IoReply, IoRequest, Value};
@@ -8,31 +8,31 @@ use pool::{Act, ContentsId, IntentNumber};
 use std::collections::{BTreeMap, BTreeSet};
 use vfs::ObjectId;
 
-/// A file, a change attribute and a cell, with what was read of it while it had that attribute.
+/// A file, a change attribute and a cell, with the value that was read under that attribute.
 pub(super) type Kept = (ObjectId, u64, u64, Option<u64>);
 
-/// What was promised.
+/// The promises made so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Truth {
     /// The place of the last write to a cell that a client was told is stable, and when it was told.
     pub(super) committed: BTreeMap<(ObjectId, u64), (u64, u64)>,
-    /// Attempts of clients that have since succeeded with another one.
+    /// Attempts of clients that have later succeeded with another attempt.
     pub(super) superseded: BTreeSet<u64>,
     /// Sessions that have lost their lock, and when they were fenced.
     pub(super) fenced: BTreeMap<u64, u64>,
     /// Files whose removal was answered, and when.
     pub(super) removed: BTreeMap<ObjectId, u64>,
-    /// Changes that were answered: file, first and last cell concerned, when.
+    /// Changes that were answered: file, first and last cell concerned, time.
     pub(super) cuts: Vec<(ObjectId, u64, u64, u64)>,
     /// Intents that were carried out once.
     pub(super) carried_out: BTreeSet<(usize, IntentNumber)>,
     /// When each cell was last cut.
     pub(super) cut_at: BTreeMap<(ObjectId, u64), u64>,
-    /// What readers keep.
+    /// The cached values of readers.
     pub(super) kept: Vec<Kept>,
-    /// What a settled file had under each change attribute.
+    /// The values of a settled file under each change attribute.
     pub(super) versions: BTreeMap<(ObjectId, u64), BTreeMap<u64, u64>>,
-    /// Counts what happens.
+    /// Counts events.
     pub(super) time: u64,
 }
 
@@ -48,7 +48,7 @@ impl Truth {
         }
     }
 
-    /// A data server carries an intent out; only the first time is meant to cut.
+    /// A data server carries an intent out; only the first time may it cut.
     pub(super) fn carry_out(
         &mut self,
         server: usize,
@@ -97,7 +97,7 @@ impl World {
         }
         let removed = self.truth.removed.get(&request.file);
         let removed = removed.is_some_and(|at| *at < request.sent);
-        // The home itself may make a copy stable of which it hears later that nobody wants it.
+        // The home itself may make a copy stable although it is told later that the copy is not needed any more.
         if removed && request.client.is_some() {
             self.broken(
                 "P2",
@@ -125,7 +125,7 @@ impl World {
         }
     }
 
-    /// A client hears what it has read.
+    /// A client gets the value that it has read.
     pub(super) fn check_reply(&mut self, server: usize, request: &IoRequest, reply: IoReply) {
         let (Io::Read(cell), IoReply::Read(value)) = (request.io, reply) else {
             return;
@@ -159,7 +159,7 @@ impl World {
         }
     }
 
-    /// What a data server has, as if it had carried out what it owes. `None`: nobody can know.
+    /// The contents of a data server after everything that it owes. `None`: unknown.
     fn effective(&self, server: usize, contents: ContentsId) -> Option<Contents> {
         let node = &self.servers[server];
         if node.restored {
@@ -183,7 +183,7 @@ impl World {
         Some(effective)
     }
 
-    /// The home says how large a file is, and its row is settled.
+    /// The home reports the size of a file, and its row is settled.
     pub(super) fn check_settled(&mut self, object: ObjectId, size: u64) {
         let Some(row) = self.home.rows.rows.get(&object) else {
             return;
@@ -237,7 +237,7 @@ impl World {
             .into_iter()
             .any(|owed| owed.intent.contents == contents)
         {
-            // What a data server that is away had not made stable, it may still lose; nobody has read it since.
+            // An absent data server may still lose what it had not made stable; no client has read it since.
             return;
         }
         let known = self
@@ -254,7 +254,7 @@ impl World {
         }
     }
 
-    /// Nothing is under way any more.
+    /// Nothing is active any more.
     pub(super) fn check_rest(&mut self) {
         for place in 0..self.clients.len() {
             if let Some(run) = &self.clients[place].run {

@@ -1,4 +1,4 @@
-//! The run: what is under way, and the order in which it happens.
+//! The run: pending events, and their order.
 
 use super::client::Client;
 use super::disk::{HomeDisk, number};
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// From then on nothing fails any more.
 const FAULTS_END: Duration = Duration::from_secs(45);
 
-/// All has come to rest long before.
+/// Much longer than any run needs to come to rest.
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// A pool and its clients.
@@ -29,7 +29,7 @@ pub struct World {
     pub(super) now: Moment,
     events: BTreeMap<(Moment, u64), Event>,
     next: u64,
-    /// How many events have happened.
+    /// The number of events so far.
     pub happened: u64,
     crash_at: Option<(u64, Node)>,
     pub(super) home: HomeNode,
@@ -44,12 +44,12 @@ pub struct World {
     last_arrival: BTreeMap<(Node, Node), Moment>,
     pub(super) truth: Truth,
     pub(super) violation: Option<(&'static str, String)>,
-    /// Prints what happens.
+    /// Whether events are printed.
     pub traced: bool,
 }
 
 impl World {
-    /// Sets the stage.
+    /// Sets up the world.
     #[must_use]
     pub fn new(plan: &Plan) -> World {
         let mut random = Random::new(plan.seed ^ 0x706f_6f6c);
@@ -133,7 +133,7 @@ impl World {
         }
     }
 
-    /// All clients are done, and no data server owes anything.
+    /// Whether all clients are done, and no data server owes anything.
     fn is_at_rest(&self) -> bool {
         let idle = |client: &Client| client.run.is_none() && client.sessions.is_empty();
         let moved = self.home.movers.is_empty() && self.home.disk.moves.is_empty();
@@ -155,13 +155,13 @@ impl World {
         self.next
     }
 
-    /// The place of what happens now among all that happens.
+    /// The number of the present event among all events.
     pub(super) fn tick(&mut self) -> u64 {
         self.truth.time += 1;
         self.truth.time
     }
 
-    /// The clock of a node, which runs as it likes.
+    /// The clock of a node, with its own speed.
     pub(super) fn clock(&self, node: Node) -> Moment {
         let drift = match node {
             Node::Home => self.drifts.first(),
@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    /// Whether a data server of this life can do something now; otherwise it is done when it goes on, if it lives.
+    /// Whether a data server in this life can act now; otherwise the event is handled when it continues, if it lives.
     fn can_do(&mut self, place: usize, life: u64, event: &Event) -> bool {
         let node = &mut self.servers[place];
         if node.suspended && node.life == life {

@@ -1,6 +1,6 @@
-//! Connections that are lost and made anew, and what is said again on them.
+//! Connections that are lost and renewed, and the messages that are repeated on them.
 //!
-//! What is lost meanwhile is drawn here; what is still unanswered the cores know themselves.
+//! Message losses are drawn here; the cores know which messages are unanswered.
 
 use super::{Event, Stamp, World, place};
 use crate::network::Lane;
@@ -15,8 +15,8 @@ impl World {
         present.copied().collect()
     }
 
-    /// What was under way between the two is lost, kept or doubled; then each says again what the
-    /// other has not confirmed. Forwarded operations are answered by a reliable call and stay.
+    /// Messages between the two are lost, kept or duplicated. Then each side repeats what the other
+    /// has not confirmed. Forwarded operations use reliable calls and stay.
     pub(super) fn take_reconnect(&mut self, one: ReplicaSlot, other: ReplicaSlot) {
         let between = |event: &Event| match event {
             Event::Deliver {
@@ -56,7 +56,7 @@ impl World {
         let replica = self.replica(from);
         replica.core.handle_connected(now, &replica.tree, to);
         if self.replicas[&from].site.cut {
-            // What it has may have been given up; it throws that away before it says anything of it.
+            // What it has may have been given up. In that case it discards it before it reports anything.
             return;
         }
         let shippable = if self.failures && self.model.ship_when_stable {
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// Between which lives a message sent now travels.
+    /// The incarnations between which a message sent now travels.
     pub(super) fn stamp(&self, from: ReplicaSlot, to: ReplicaSlot) -> Stamp {
         let life = |slot| {
             let replica = self.replicas.get(&slot);
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// Whether a message still arrives: its receiver has not been started anew, and its sender not yet.
+    /// Whether a message still arrives. Its receiver must run; unless the message outlives its receiver, neither side may have been restarted.
     pub(super) fn arrives(
         &self,
         from: ReplicaSlot,

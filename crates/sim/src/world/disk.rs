@@ -1,4 +1,4 @@
-//! What waits for the disk, and what waits for a lease.
+//! Waiting for the disk, and waiting for a lease.
 //!
 //! In a run without failures nothing waits for either, and no disk is written.
 
@@ -9,22 +9,22 @@ use crate::tree::{Intent, Outcome};
 use control::{ControlName, Envelope, Mark, Moment, ReplicaSlot};
 use std::time::Duration;
 
-/// The longest that a commit takes, in microseconds.
+/// The longest time of a commit, in microseconds.
 const SLOWEST_COMMIT: u64 = 8_000;
 
-/// How often what waits for a lease, or for something frozen, is looked at again.
+/// The interval between retries of what waits for a lease or for something frozen.
 const RETRY_EVERY: Duration = Duration::from_millis(200);
 
-/// A forwarded operation is forwarded again when it was not answered for so long.
+/// A forwarded operation is forwarded again if it is not answered within this time.
 const ANSWER_EXPECTED: Duration = Duration::from_secs(4);
 
 impl World {
-    /// What a replica's clock shows.
+    /// The time on a replica's clock.
     pub(super) fn local(&self, slot: ReplicaSlot) -> Moment {
         self.replicas[&slot].site.local(self.now)
     }
 
-    /// When a replica's clock shows that.
+    /// When a replica's clock shows this time.
     pub(super) fn moment_of(&self, slot: ReplicaSlot, local: Moment) -> Moment {
         if !self.failures {
             return local;
@@ -60,7 +60,7 @@ impl World {
         self.settle(slot);
     }
 
-    /// Does something once everything written so far is stable.
+    /// Runs this once everything written so far is stable.
     pub(super) fn when_stable(&mut self, slot: ReplicaSlot, what: Deferred) {
         let place = self.replicas[&slot].site.end();
         self.when_stable_at(slot, place, what);
@@ -89,7 +89,7 @@ impl World {
         self.when_stable_at(slot, at, Deferred::Send(to, packet));
     }
 
-    /// Answers that an operation was carried out, once it is stable.
+    /// Answers that an operation was carried out, once that is stable.
     pub(super) fn finish_when_stable(&mut self, slot: ReplicaSlot, number: u64) {
         self.when_stable(slot, Deferred::Finish(number, Outcome::Done));
     }
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// Whether a replica may answer its clients at this instant.
+    /// Whether a replica may answer its clients now.
     pub(crate) fn may_answer(&self, slot: ReplicaSlot) -> bool {
         if !self.failures {
             return true;
@@ -126,7 +126,7 @@ impl World {
             && site.lease.is_valid(now, replica.core.view())
     }
 
-    /// Lets an operation, or a close, wait until it may be looked at again.
+    /// Lets an operation or a close wait until it may be retried.
     pub(super) fn park(&mut self, slot: ReplicaSlot, number: u64) {
         let site = &mut self.replica(slot).site;
         site.parked.insert(number);
@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    /// A home does not wait for ever for the answer to what it has forwarded.
+    /// Limits the time that a home waits for the answer to a forwarded operation.
     pub(super) fn expect_answer(&mut self, number: u64) {
         if self.failures {
             let operation = &mut self.operations[place(number)];
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// Whether an operation is to be looked at, at this replica and now.
+    /// Whether this replica may handle an operation now.
     pub(super) fn may_begin(&mut self, slot: ReplicaSlot, number: u64) -> bool {
         if !self.failures {
             return true;
@@ -188,7 +188,7 @@ impl World {
         self.may_begin(slot, number)
     }
 
-    /// Whether a write may take place; if not, its controls are let go.
+    /// Whether a write may take place; if not, its controls are released.
     pub(super) fn may_write(
         &mut self,
         slot: ReplicaSlot,

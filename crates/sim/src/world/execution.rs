@@ -1,7 +1,7 @@
 //! What replicas do with operations that were admitted, and with updates that arrive.
 //!
-//! The little of a replicated file system that control depends on; when something may happen is the
-//! cores' decision.
+//! This is the part of a replicated file system that control depends on. The cores decide when something may
+//! happen.
 
 use super::{CLOSE, Event, Operation, World, place};
 use crate::invariants::Closed;
@@ -38,7 +38,7 @@ impl World {
         }
     }
 
-    /// A write takes its time. Its controls must not end meanwhile, even when they are revoked.
+    /// A write takes time. Its controls must not end meanwhile, even when they are revoked.
     fn begin_write(&mut self, slot: ReplicaSlot, number: u64, under: Vec<ControlName>) {
         self.replica(slot).core.hold(&under);
         let slowest = u64::try_from(self.slowest_write.as_micros()).unwrap_or(u64::MAX);
@@ -125,7 +125,7 @@ impl World {
         self.when_stable(slot, Deferred::Wrote(number, content));
     }
 
-    /// A written content is stable: its close may be asked for, and it is sent to the replicas that
+    /// A written content is stable: its close may be answered, and the content is sent to the replicas that
     /// lack it.
     pub(super) fn close_written(&mut self, slot: ReplicaSlot, number: u64, content: Content) {
         let file = content.file;
@@ -251,7 +251,7 @@ impl World {
         }
     }
 
-    /// Sends an own update to all others who take part.
+    /// Sends an own update to all other members.
     pub(super) fn ship(&mut self, slot: ReplicaSlot, position: u64, update: &Arc<StreamUpdate>) {
         for edit in &update.edits {
             if let Edit::Version { object, version } = *edit {
@@ -263,7 +263,7 @@ impl World {
         }
     }
 
-    /// What was removed is neither open nor new any more.
+    /// Removed objects are neither open nor new any more.
     fn forget_removed(&mut self, slot: ReplicaSlot, edits: &[Edit]) {
         for edit in edits {
             let (Edit::Leave { object, .. } | Edit::Enter { object, .. }) = *edit else {

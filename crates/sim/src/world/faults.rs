@@ -1,6 +1,6 @@
-//! What goes wrong: crashes, cut links, full disks, and an administrator who gives somebody up.
+//! Faults: crashes, cut links, full disks, and an administrator who gives a replica up.
 //!
-//! When it goes wrong the plan says; how the replicas go on is told in the files beside this one.
+//! The plan decides when they happen; the neighbouring files describe how the replicas continue.
 
 use super::{CLOSE, Event, Stamp, World, place};
 use crate::clock::Clock;
@@ -13,86 +13,86 @@ use control::{
 };
 use std::time::Duration;
 
-/// Something that happens to a set.
+/// An event that happens to a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A replica stops at once; what its disk has not written is lost.
     Crash(ReplicaSlot),
-    /// It is about to stop in order, and gives up what it controls.
+    /// It is about to stop in an orderly way, and gives up what it controls.
     Retire(ReplicaSlot),
     /// It is started again.
     Start(ReplicaSlot),
-    /// Its machine stands still for so long, which its clock does not see.
+    /// Its machine stands still for this time, which its clock does not see.
     Pause(ReplicaSlot, Duration),
-    /// Its machine is suspended for so long, which its clock sees.
+    /// Its machine is suspended for this time, which its clock sees.
     Suspend(ReplicaSlot, Duration),
-    /// The machine goes on.
+    /// The machine continues.
     GoOn(ReplicaSlot),
-    /// Somebody sets its time of day forward by a number of microseconds, or back.
+    /// Its time of day is set forward by a number of microseconds, or back.
     SetClock(ReplicaSlot, i64),
-    /// Nothing arrives any more from the one at the other.
+    /// Cuts the direction from the first replica to the second.
     Cut(ReplicaSlot, ReplicaSlot),
-    /// It arrives again.
+    /// Heals this direction.
     Heal(ReplicaSlot, ReplicaSlot),
     /// A replica cannot write any more.
     Full(ReplicaSlot),
-    /// It can again.
+    /// It can write again.
     Mended(ReplicaSlot),
-    /// An administrator gives up what a lost replica alone has.
+    /// An administrator gives up what only a lost replica has.
     GiveUp(ReplicaSlot),
-    /// An administrator removes a replica for ever, with what it alone has.
+    /// An administrator removes a replica for ever, with what only it has.
     Remove(ReplicaSlot),
-    /// An administrator says at a replica that each member that does not run is gone for ever, and
+    /// An administrator says at a replica that each stopped member is gone for ever, and
     /// the rest is the whole set.
     Recover(ReplicaSlot),
-    /// Everything that was broken is mended.
+    /// Mends everything that was broken.
     HealAll,
 }
 
-/// Rules that lie outside replication control, and that a test may switch off.
+/// Rules outside replication control that a test may switch off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)]
 pub struct Model {
     /// An update, or content, is sent only when it is stable.
     pub ship_when_stable: bool,
-    /// Contents that may have been stored already are sent again only where their version is not there.
+    /// Contents that may already be stored are sent again only to replicas without their version.
     pub versions_are_compared: bool,
     /// Controls are remembered across a crash.
     pub controls_durable: bool,
-    /// A newcomer answers nobody before it has everything that the others had when it was admitted.
+    /// A newcomer answers no client before it has everything that the others had when it was admitted.
     pub caught_up_before_lease: bool,
-    /// Versions made after a settlement are larger than all that a lost replica can have made.
+    /// Versions made after a settlement are larger than all versions that a lost replica can have made.
     pub versions_count_settlements: bool,
-    /// Those who are left of a set pass the versions that the replicas given up with the majority
+    /// New versions of the remaining replicas are larger than all versions that the replicas given up with the majority
     /// may have shown.
     pub recovered_pass_versions: bool,
-    /// Who is outside the view, and may have more than was kept of a lost replica, takes nothing that was made since.
+    /// A replica outside the view that may have more than was kept of a lost stream takes no later updates.
     pub who_has_more_follows_nobody: bool,
-    /// Who needs the others' copy keeps its own until those in the view have what counts because it is here.
+    /// A replica that needs a copy of the others keeps its own until the members have everything that counts in it.
     pub copies_are_spared: bool,
-    /// Who was given up throws away what nobody else has.
+    /// A replica that was given up discards what no other replica has.
     pub given_up_is_thrown_away: bool,
     /// Survivors are brought to the longest prefix that any of them holds before a lost replica is given up.
     pub longest_prefix: bool,
-    /// Who keeps silent is proposed for exclusion.
+    /// Silent members are proposed for exclusion.
     pub silence_is_noticed: bool,
-    /// Nobody leaves the view when no majority would remain in it, not even who cannot write.
+    /// No member leaves the view if no majority would remain in it, not even a member that cannot write.
     pub majority_stays: bool,
-    /// Who waits outside the view takes the place of who is silent where too few would remain.
+    /// A waiting replica outside the view takes the place of a silent member if too few members would remain.
     pub places_are_taken: bool,
-    /// Who was up to date in the view, and was started anew in it, is still good enough for others to come level with.
+    /// A member that was up to date in the view, and was restarted in it, still counts when others have to be level with it.
     pub starts_take_nothing: bool,
-    /// Nobody leaves the view who alone has all that was answered, but who is removed.
+    /// A member that alone has everything that was answered leaves the view only by removal.
     pub complete_copies_stay: bool,
     /// A directory's entries are answered from the same copy as its attributes.
     pub entries_from_copy_of_attributes: bool,
-    /// Locks are part of what every copy has, and not of what their primary remembers.
+    /// Locks are part of every copy, and are not only in the memory of their primary.
     pub locks_are_in_every_copy: bool,
-    /// With durability `majority`, an answer waits until a majority has what was changed.
+    /// With durability `majority`, an answer waits until a majority has the change.
     pub answers_wait_for_majority: bool,
     /// A removed replica's loss is settled before majorities are counted without it.
     pub losses_settled_before_removal: bool,
-    /// What the clients of a lost replica have locked is given up when they have stayed away for a lease, not before.
+    /// The locks of a lost replica's clients are given up when the clients have been absent for a lease, not before.
     pub absent_clients_have_a_lease: bool,
 }
 
@@ -122,10 +122,10 @@ impl Model {
     };
 }
 
-/// The longest that a replica which was excluded takes to start anew, in microseconds.
+/// The longest restart of an excluded replica, in microseconds.
 const SLOWEST_START: u64 = 500_000;
 
-/// How often, and how many times, it is looked whether survivors agree on a lost stream.
+/// The interval between checks whether survivors agree on a lost stream, and the number of checks.
 const SETTLE_EVERY: Duration = Duration::from_millis(300);
 const SETTLE_TIMES: u32 = 30;
 
@@ -181,7 +181,7 @@ impl World {
         }
     }
 
-    /// Lets something go wrong after a while.
+    /// Schedules a fault.
     pub fn fail(&mut self, after: Duration, fault: Fault) {
         let at = self.now.after(after);
         self.schedule(at, Event::Fault(fault));
@@ -245,8 +245,8 @@ impl World {
         }
     }
 
-    /// Whether a part of somebody's stream is taken: not from one outside the view who may not know yet what
-    /// was decided about it.
+    /// Whether a part of a stream is accepted. It is refused from a replica outside the view that may not know the latest decisions
+    /// about it.
     pub(super) fn takes_from(&self, slot: ReplicaSlot, from: ReplicaSlot, stamp: Stamp) -> bool {
         let replica = &self.replicas[&slot];
         let member = replica.core.view().active.contains(&from);
@@ -301,7 +301,7 @@ impl World {
         }
     }
 
-    /// A replica stops. Its disk keeps some of what it was still writing, from the beginning.
+    /// A replica stops. Its disk keeps the first part of what it was still writing.
     pub(super) fn crash(&mut self, slot: ReplicaSlot) {
         let unstable = self.replicas[&slot].site.unstable() as u64;
         let kept = self.random.below(unstable + 1);
@@ -316,7 +316,7 @@ impl World {
         self.note_crash(slot);
     }
 
-    /// A replica that was excluded forgets what is not stable, and comes back.
+    /// An excluded replica forgets what is not stable, and is restarted.
     pub(super) fn start_anew(&mut self, slot: ReplicaSlot) {
         self.crash(slot);
         let after = Duration::from_micros(self.random.below(SLOWEST_START));
@@ -327,7 +327,7 @@ impl World {
         if self.replicas[&slot].site.up || self.gone.contains(&slot) {
             return;
         }
-        // Every other time the machine was started anew too, and its clock begins again.
+        // Every other time the machine was restarted too, and its clock begins again.
         let previous = &self.replicas[&slot].site;
         let clock = match previous.incarnation % 2 {
             1 => Clock::new(previous.clock.ppm, self.now),
@@ -361,7 +361,7 @@ impl World {
         }
     }
 
-    /// Clients ask again for what their replica has not answered.
+    /// Clients repeat the operations that their replica has not answered.
     fn submit_again(&mut self, slot: ReplicaSlot) {
         for number in 0..self.operations.len() as u64 {
             let operation = &self.operations[place(number)];
@@ -383,7 +383,7 @@ impl World {
             for slot in view.active.clone() {
                 let replica = self.replica(slot);
                 replica.site.closed_to.insert(lost);
-                // Nor is anything applied, or put in place, that could not be so far.
+                // Waiting updates and contents are dropped, too.
                 replica.arrived.retain(|(origin, _), _| *origin != lost);
                 replica.contents.retain(|(from, _)| *from != lost);
             }
@@ -395,7 +395,7 @@ impl World {
         self.knows_everything(slot) && self.may_answer(slot)
     }
 
-    /// Everybody sends everybody what it has of the lost stream, until all have the same; then it is decided.
+    /// All members send each other what they have of the lost stream until they have the same; then it is decided.
     fn go_on_settling(&mut self, lost: ReplicaSlot, times: u32) {
         let active: Vec<ReplicaSlot> = self.agreed.present().active.iter().copied().collect();
         let closed = |slot: &ReplicaSlot| {
@@ -438,7 +438,7 @@ impl World {
         }
     }
 
-    /// Nothing was decided about a lost replica: what it sends is taken again.
+    /// No decision was made about a lost replica: its messages are accepted again.
     fn listen_again(&mut self, lost: ReplicaSlot, active: &[ReplicaSlot]) {
         for slot in active {
             self.replica(*slot).site.closed_to.remove(&lost);
@@ -446,7 +446,7 @@ impl World {
     }
 }
 
-/// Gives a replica that was started anew what its disk has.
+/// Gives a restarted replica the state on its disk.
 fn restore(replica: &mut Replica, controls_durable: bool) {
     let stable = replica.site.stable.clone();
     replica.take_copy(&stable);
@@ -460,7 +460,7 @@ fn restore(replica: &mut Replica, controls_durable: bool) {
     }
     replica.arrived.clear();
     replica.contents.clear();
-    // Who lacks them is known when a view is in force.
+    // When a view is in force, it is known which members lack them.
     let dirty = replica.site.dirty_contents(replica.slot).into_iter();
     replica.unshipped = dirty
         .map(|content| (content.file, (content, Vec::new())))

@@ -1,4 +1,4 @@
-//! Locks: who is refused one, what a client is told, and what becomes of those whose clients stay away.
+//! Locks: when they are refused, what clients are told, and what happens to the locks of absent clients.
 
 use super::{World, place};
 use crate::tree::{Intent, Outcome};
@@ -6,7 +6,7 @@ use control::ReplicaSlot;
 use std::time::Duration;
 
 impl World {
-    /// A client that wants to lock something is at the replica that it asks.
+    /// A client that wants a lock is at the replica that it asks.
     pub(super) fn note_client(&mut self, number: u64) {
         let operation = &self.operations[place(number)];
         let (home, intent) = (operation.home, operation.intent);
@@ -19,7 +19,7 @@ impl World {
         }
     }
 
-    /// Whether somebody else holds the lock that is wanted, as the primary's copy says, or who wants it was let go.
+    /// Whether another client holds the wanted lock, as the primary's copy says, or the client was let go.
     pub(super) fn refuses_lock(&self, slot: ReplicaSlot, intent: &Intent) -> bool {
         let tree = &self.replicas[&slot].tree;
         let Intent::Lock { file, client } = *intent else {
@@ -29,7 +29,7 @@ impl World {
         other || self.locks.is_let_go(client)
     }
 
-    /// A lock is given back by its client; what is given up in its place is still its own as far as it knows.
+    /// A client unlocks a file. If the lock is given up for the client instead, the client still believes to have it.
     pub(super) fn note_unlocked(&mut self, number: u64) {
         if let Intent::Unlock { file, client } = self.operations[place(number)].intent
             && !self.locks.is_giving_up(file, client, number)
@@ -38,7 +38,7 @@ impl World {
         }
     }
 
-    /// What a client is told of an operation in the end; it is about to be told that.
+    /// Notes the outcome of an operation that a client is about to be told, and returns it.
     pub(super) fn tell_of_lock(&mut self, number: u64, outcome: Outcome) -> Outcome {
         let intent = self.operations[place(number)].intent;
         let Intent::Lock { file, client } = intent else {
@@ -56,7 +56,7 @@ impl World {
         outcome
     }
 
-    /// The first of those who take part gives up the locks of clients that have come back to nobody.
+    /// The first active member gives up the locks of clients that have come to no replica since.
     pub(super) fn look_after_absent(&mut self, slot: ReplicaSlot) {
         let replica = &self.replicas[&slot];
         let first = replica.core.view().active.first() == Some(&slot);
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// Locks that only a replica had which is given up do not exist any more.
+    /// Locks that only a given-up replica had do not exist any more.
     pub(super) fn forget_discarded_locks(&mut self) {
         for number in &self.discarded {
             if let Intent::Lock { file, client } = self.operations[place(*number)].intent {

@@ -1,8 +1,8 @@
-//! Durability `majority`: what is answered is with more than half of the configured replicas, so that those who are
-//! left take over by themselves what a lost one controlled.
+//! Durability `majority`: more than half of the configured replicas have what is answered. So the remaining replicas can by
+//! themselves take over what a lost one controlled.
 //!
-//! How far the others have its own stream a replica was told. How far they have those of others they say with every
-//! question for a grant; the truth stands in for that.
+//! A replica is told how far the others have applied its own stream. With every request for a grant, they also report how far they have
+//! applied other streams; here the truth stands in for these reports.
 
 use super::{World, place};
 use crate::history::Decision;
@@ -12,7 +12,7 @@ use control::ReplicaSlot;
 use vfs::ObjectId;
 
 impl World {
-    /// Whether enough replicas have what an operation changed that it may be answered. It has been
+    /// Whether enough replicas have the changes of an operation, so that it may be answered. It was
     /// carried out, and is stable here.
     pub(super) fn is_held_as_asked(&self, slot: ReplicaSlot, number: u64) -> bool {
         let site = &self.replicas[&slot].site;
@@ -30,7 +30,7 @@ impl World {
         }) || self.is_kept(slot, *origin, *position)
     }
 
-    /// Whether enough replicas have the content of a file, as it was written here last, that its
+    /// Whether enough replicas have the content of a file that was written last here, so that its
     /// close may be answered.
     pub(super) fn content_is_held(&self, slot: ReplicaSlot, file: ObjectId) -> bool {
         let lacking = self.replicas[&slot].unshipped.get(&file);
@@ -48,13 +48,13 @@ impl World {
             let mut others = view.active.iter().filter(|other| **other != slot);
             return others.all(|other| !self.holds_data(*other) || has(*other));
         }
-        // Who is outside the view may give its copy up.
+        // A replica outside the view may give its copy up.
         let others = view.configured.intersection(&view.active);
         let others = others.filter(|other| **other != slot);
         others.filter(|other| has(**other)).count() + 1 >= view.majority()
     }
 
-    /// Whether it was decided that this is kept of a lost replica's stream.
+    /// Whether a decision keeps this place of a lost replica's stream.
     fn is_kept(&self, slot: ReplicaSlot, origin: ReplicaSlot, position: u64) -> bool {
         let known = &self.agreed.decisions[..self.replicas[&slot].site.entered];
         known.iter().any(|decision| {
@@ -62,7 +62,7 @@ impl World {
         })
     }
 
-    /// The first of those who are left begins to take over what a lost one controlled.
+    /// The first remaining member begins to take over what a lost replica controlled.
     pub(super) fn take_over(&mut self, slot: ReplicaSlot) {
         let core = &self.replicas[&slot].core;
         if !self.majority || core.view().active.first() != Some(&slot) {
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// The survivors have more than half of everything, so nothing that was answered may be among what they give up.
+    /// The survivors have more than half of everything, so they must not give up anything that was answered.
     pub(super) fn check_nothing_answered(&mut self, given_up: &[Logged]) {
         let answered = given_up.iter().map(|(_, _, update)| update.origin);
         let answered = answered.filter(|number| {
@@ -93,7 +93,7 @@ impl World {
         }
     }
 
-    /// The same of contents: the survivors have this version of a file.
+    /// The same for contents: the survivors have this version of a file.
     pub(super) fn check_nothing_closed(&mut self, file: ObjectId, kept: Option<u64>) {
         let closed = self.closed.get(&file).map(|closed| closed.version);
         if self.majority && !self.recovered && closed > kept {

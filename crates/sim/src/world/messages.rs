@@ -1,6 +1,6 @@
-//! What travels between replicas: when it arrives, and to whom it is handed there.
+//! Messages between replicas: when they arrive, and which function handles them.
 //!
-//! What a message means is told where it is taken.
+//! The handlers explain the meaning of each message.
 
 use super::{Event, Stamp, World, place};
 use crate::packet::Packet;
@@ -49,7 +49,7 @@ impl World {
         );
     }
 
-    /// Lets the home of a forwarded operation, having lost the answer, forward it once more after a while.
+    /// Lets the home of a forwarded operation lose the answer and forward the operation again after a while.
     pub fn forward_again(&mut self, after: Duration, number: u64, to: ReplicaSlot) {
         let from = self.operations[place(number)].home;
         self.arrive(self.now.after(after), from, to, Packet::Forward(number));
@@ -67,7 +67,7 @@ impl World {
             return;
         }
         let known = self.replicas[&to].site.entered;
-        // All have agreed to go on without this; the sender learns so.
+        // All members have agreed to continue without this; the sender learns of it.
         let given_up = self.agreed.is_settled(from, known);
         let replica = self.replica(to);
         match packet {
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    /// Somebody may have sent this content before. A replica that has it says so once it is stable.
+    /// This content may have been sent before. A replica that has it confirms this once it is stable.
     fn compare(&mut self, from: ReplicaSlot, to: ReplicaSlot, content: Content) {
         let version = self.replicas[&to].tree.version(content.file);
         if version.is_some_and(|version| version >= content.version) {
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// A peer lacks the content that it was asked about, unless a newer one is on its way there.
+    /// A peer lacks the content, unless a newer one is on its way there.
     fn send_lacking(&mut self, from: ReplicaSlot, to: ReplicaSlot, content: Content) {
         let lacking = self.replicas[&to].unshipped.get(&content.file);
         let still = lacking.is_some_and(|(latest, missing)| {

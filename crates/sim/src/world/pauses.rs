@@ -1,4 +1,4 @@
-//! Machines that stand still for a while, and may not know it: what happens there meanwhile happens afterwards.
+//! Machines that stand still for a while, perhaps without noticing it: their events are delayed until afterwards.
 
 use super::{Event, World, place};
 use crate::world::Fault;
@@ -6,7 +6,7 @@ use control::{Moment, Question, ReplicaSlot};
 use std::time::Duration;
 
 impl World {
-    /// A machine stands still, and its clock with it unless that `sees` it. Everything that it does by itself is as much later.
+    /// A machine stands still. Its clock stops too, unless it `sees` the pause. Its own events are delayed by this time.
     pub(super) fn pause(&mut self, slot: ReplicaSlot, long: Duration, sees: bool) {
         let now = self.now;
         let site = &mut self.replica(slot).site;
@@ -25,7 +25,7 @@ impl World {
         self.fail(long, Fault::GoOn(slot));
     }
 
-    /// It goes on.
+    /// The machine continues.
     pub(super) fn go_on(&mut self, slot: ReplicaSlot) {
         let now = self.now;
         let clock = &mut self.replica(slot).site.clock;
@@ -34,7 +34,7 @@ impl World {
         }
     }
 
-    /// Until when something has to wait that happens at a machine that stands still.
+    /// Until when an event at a machine that stands still has to wait.
     pub(super) fn put_off(&self, event: &Event) -> Option<Moment> {
         let home = |number: u64| self.operations[place(number)].home;
         let concerned = match event {
@@ -42,7 +42,7 @@ impl World {
             Event::Submit(number) | Event::Again(number, _) => vec![home(*number)],
             Event::Look(question) => vec![self.readers[question.reader].home],
             Event::Reconnect(one, other) => vec![*one, *other],
-            // What was begun from outside meanwhile.
+            // Events that started outside meanwhile.
             _ => does_itself(event).into_iter().collect(),
         };
         let still = |slot: &ReplicaSlot| self.replicas.get(slot)?.site.clock.still_until();
@@ -55,7 +55,7 @@ impl World {
     }
 }
 
-/// At which machine something happens by itself, without a message from elsewhere.
+/// The machine at which an event happens by itself, without a message from elsewhere.
 fn does_itself(event: &Event) -> Option<ReplicaSlot> {
     match event {
         Event::Alarm(slot)

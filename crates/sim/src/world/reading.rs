@@ -1,8 +1,8 @@
 //! How replicas answer clients that read: from their own copy, or from the copy of the replica that
 //! controls the directory.
 //!
-//! Only where no replica fails: that nobody shows a version which a crash takes back and lets somebody make again is
-//! the store's affair, and the model's disks do not have it.
+//! Only for runs without failing replicas. The store makes sure that no replica shows a version that a crash takes back and that
+//! is then made again; the model's disks do not do this.
 
 use super::{Event, World};
 use crate::packet::Packet;
@@ -19,7 +19,7 @@ impl World {
         self.readers.len() - 1
     }
 
-    /// Lets a client that reads look a name up after a while.
+    /// Lets a reading client look up a name after a while.
     pub fn look(&mut self, after: Duration, reader: usize, directory: ObjectId, name: u64) {
         let question = Question {
             reader,
@@ -31,8 +31,8 @@ impl World {
         self.schedule(at, Event::Look(question));
     }
 
-    /// Answers a question at a replica, or hands it to where it is answered: to the primary, or back to where it came
-    /// from if another one is primary by now. What is not known there the client asks for again some other time.
+    /// Answers a question at a replica. Or passes it on to the primary, or back to its sender if another replica is primary
+    /// by now. If the name is unknown there, the client asks again at another time.
     pub(super) fn take_question(&mut self, slot: ReplicaSlot, question: Question) {
         let home = self.readers[question.reader].home;
         let replica = self.replica(slot);

@@ -1,5 +1,5 @@
-//! A majority is gone for ever, and an administrator says so at one of those who are left: they are the whole set from then
-//! on, and go on with what they have. What only the others knew is given up, decisions included.
+//! A majority is gone for ever, and an administrator says so at one of the remaining replicas: from then on they are the whole
+//! set, and go on with what they have. What only the others knew is given up, decisions included.
 
 use super::{Event, World};
 use crate::tree::{Intent, Outcome};
@@ -8,12 +8,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use vfs::ObjectId;
 
-/// So long the server at which it is said stands still.
+/// How long the server with this administrator stands still.
 const STANDS_STILL: Duration = Duration::from_millis(100);
 
 impl World {
-    /// Whether an administrator may say at this replica that those who do not run are gone: they are a majority, and nobody
-    /// who runs knows of later decisions or has contents while this one does not.
+    /// Whether an administrator may say at this replica that all stopped replicas are gone. They must be a majority, and no running
+    /// replica may know later decisions, or have contents if this one has none.
     #[must_use]
     pub fn may_recover(&self, by: ReplicaSlot) -> bool {
         let present = self.agreed.present();
@@ -42,7 +42,7 @@ impl World {
         let runs = |slot: &ReplicaSlot| self.replicas[slot].site.up;
         let (survivors, mut gone): (BTreeSet<_>, BTreeSet<_>) =
             configured.into_iter().partition(runs);
-        // Replicas that were taken in by a decision that is given up.
+        // Replicas that were admitted by a decision that is given up.
         let ahead = self.replicas.values();
         let ahead = ahead.filter(|replica| replica.site.learnt > known);
         gone.extend(ahead.map(|replica| replica.slot));
@@ -63,7 +63,7 @@ impl World {
         self.fail(STANDS_STILL, super::Fault::Start(by));
     }
 
-    /// What counts is what those have who take part now.
+    /// From now on only the data of the present members counts.
     fn note_recovered(&mut self) {
         let base = self.agreed.present().active.clone();
         let holders = base.into_iter().filter(|slot| self.holds_data(*slot));
@@ -107,8 +107,8 @@ impl World {
         self.removed = removed;
     }
 
-    /// The first of those who take part has it settled what becomes of the streams of those who were given up. Whether
-    /// there are any.
+    /// The first active member has the streams of the given-up replicas settled. Whether there are
+    /// any.
     pub(super) fn settle_the_given_up(&mut self, slot: ReplicaSlot) -> bool {
         let Some(lost) = self.unsettled.first().copied() else {
             return false;

@@ -1,6 +1,6 @@
-//! How a replica comes back: it brings what it alone has, fetches what it lacks, and is admitted.
+//! How a replica comes back: it sends what only it has, fetches what it lacks, and is admitted.
 //!
-//! Everything is told from stable storage. What it may answer, and when, is decided elsewhere.
+//! All messages about this come from stable storage. Other modules decide what it may answer, and when.
 
 use super::{Stamp, World};
 use crate::history::Decision;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use vfs::ObjectId;
 
 impl World {
-    /// Goes on with the return of a replica, if it has to return.
+    /// Continues the return of a replica, if it has to return.
     pub(super) fn synchronise(&mut self, slot: ReplicaSlot) {
         let replica = &self.replicas[&slot];
         if !replica.site.begun {
@@ -117,7 +117,7 @@ impl World {
             return;
         }
         if reply.replaced != site.replaced {
-            // It follows what was here before another copy.
+            // The answer refers to a copy that was replaced since.
             return;
         }
         let known = site.acknowledged.entry(from).or_default();
@@ -125,7 +125,7 @@ impl World {
         let confirmed = active || reply.settled;
         match reply.whole {
             Some(copy) => self.take_whole(slot, &copy),
-            // What was made since a settlement builds on what the others kept.
+            // Later updates build on the part of the stream that the other members kept.
             None if site.cut || (site.stale && (site.renounced || follows_nobody)) => {
                 return self.try_to_renounce(slot);
             }
@@ -140,8 +140,8 @@ impl World {
         self.conclude(slot);
     }
 
-    /// Whether the copy of a replica outside the view may be given up: of each stream, but for those of which it was decided to go on
-    /// without the rest, all in the view who hold contents and have said something lately have as much.
+    /// Whether the copy of a replica outside the view may be given up. For each stream, unless its rest was given up by a decision, all members
+    /// with contents that reported recently must have at least the same part.
     fn is_spared(&self, slot: ReplicaSlot) -> bool {
         let replica = &self.replicas[&slot];
         let (site, view) = (&replica.site, replica.core.view());
@@ -162,9 +162,9 @@ impl World {
         let mut counting = site.stable.heads.iter().filter(|(origin, here)| {
             **origin != slot && !self.agreed.is_given_up(**origin, **here, site.entered)
         });
-        // Who is silent may just not have been heard yet.
+        // A silent member may only not have reported yet.
         let known = present.len() == keepers.len() || site.since.after(self.lease.length) <= now;
-        // Nobody's word is no word; a newcomer has nothing for which one is needed.
+        // Without any report the copy is kept. Streams from which the replica has nothing need no report, as at a newcomer.
         counting.all(|(origin, here)| {
             let has = |(peer, heads): &(ReplicaSlot, &Heads)| {
                 peer == origin || head(heads, *origin) >= *here
@@ -173,14 +173,14 @@ impl World {
         })
     }
 
-    /// Whether a replica that takes part has everything that the others had when it came into the view.
+    /// Whether an active member has everything that the others had when it came into the view.
     #[must_use]
     pub fn is_up_to_date(&self, slot: ReplicaSlot) -> bool {
         self.replicas[&slot].site.caught_up || self.was_up_to_date(slot)
     }
 
-    /// Whether a replica takes part, and was up to date at some time since it came from outside. All that it had acknowledged is
-    /// on its disk, so a start anew takes nothing away: it hears from the others what it has acknowledged to be theirs.
+    /// Whether a replica takes part, and was up to date at some time since it came from outside. Everything that it acknowledged is
+    /// on its disk, so a restart loses nothing: the other members tell it which controls it has acknowledged.
     fn was_up_to_date(&self, slot: ReplicaSlot) -> bool {
         let site = &self.replicas[&slot].site;
         let since = site.stable.up_to_date_at;
@@ -192,13 +192,13 @@ impl World {
             && views.all(|view| view.active.contains(&slot))
     }
 
-    /// Who has heard from everybody is up to date, or may be admitted.
+    /// A replica that has heard from all others is up to date, or may be admitted.
     fn conclude(&mut self, slot: ReplicaSlot) {
         let replica = &self.replicas[&slot];
         let site = &replica.site;
         let active = &replica.core.view().active;
         if active.is_empty() {
-            // Nobody is left who could say what is missing here.
+            // No member is left that could say what is missing here.
             return;
         }
         let mut others = active.iter();
@@ -269,7 +269,7 @@ impl World {
         self.settle(slot);
     }
 
-    /// Drops what waits although it has been applied, and tells every primary how far it came.
+    /// Drops waiting updates that have been applied, and reports the progress to every primary.
     fn forget_applied(&mut self, slot: ReplicaSlot) {
         let replica = self.replica(slot);
         let applied = replica.applied.clone();
@@ -295,7 +295,7 @@ impl World {
         self.settle(slot);
     }
 
-    /// Ends the controls of previous incarnations once everything made under them is everywhere.
+    /// Ends the controls of earlier incarnations once all members have everything made under them.
     pub(super) fn try_to_renounce(&mut self, slot: ReplicaSlot) {
         if !self.failures || self.replicas[&slot].site.renounced || !self.knows_everything(slot) {
             return;

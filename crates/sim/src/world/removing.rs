@@ -1,7 +1,7 @@
-//! Replicas that are removed for ever: the others part with one, settle what becomes of what it had, and only then count
+//! Replicas that are removed for ever. The others first exclude such a replica from the view, then settle what it had, and only then count
 //! majorities without it.
 //!
-//! The first of those who take part stands in for the founder. An administrator has said that what the removed one alone
+//! The first active member stands in for the founder. An administrator has said that everything that only the removed replica
 //! had is given up.
 
 use super::World;
@@ -10,7 +10,7 @@ use crate::site::head;
 use control::ReplicaSlot;
 
 impl World {
-    /// A replica stops for ever, and nobody listens to it any more.
+    /// A replica stops for ever, and the others ignore it from now on.
     pub(super) fn begin_removing(&mut self, slot: ReplicaSlot) {
         self.crash(slot);
         self.gone.insert(slot);
@@ -19,7 +19,7 @@ impl World {
         }
     }
 
-    /// Has the set agree on the next step by which somebody goes.
+    /// Lets the set agree on the next step of a removal.
     pub(super) fn remove_the_gone(&mut self, slot: ReplicaSlot) {
         if self.settle_the_given_up(slot) {
             return;
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// Whether all who take part know every control, and have everything, of earlier configurations.
+    /// Whether all active members know every control, and have everything, of earlier configurations.
     pub(super) fn is_steady(&self, active: &[ReplicaSlot]) -> bool {
         active.iter().all(|slot| {
             let replica = &self.replicas[slot];

@@ -1,4 +1,4 @@
-//! What an observer who sees everything knows: which versions exist, who made them, what was given up.
+//! The knowledge of an observer who sees everything: the existing versions, their makers, and what was given up.
 //!
 //! The invariants compare replicas with it; no replica may look at it.
 
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use vfs::ObjectId;
 
 impl World {
-    /// A version can be seen by others from now on; nobody may make it once more.
+    /// From now on other replicas can see a version; no replica may make it again.
     pub(super) fn note_made(&mut self, object: ObjectId, version: u64, number: u64) {
         if !self.failures {
             return;
@@ -25,7 +25,7 @@ impl World {
         }
     }
 
-    /// What a crashed replica had not written down does not exist.
+    /// What was not stable at a crashed replica does not exist any more.
     pub(super) fn note_crash(&mut self, slot: ReplicaSlot) {
         let unseen = self.objects_made_by(slot);
         let stable = &self.replicas[&slot].site.stable.tree;
@@ -52,7 +52,7 @@ impl World {
         made.map(|(object, _)| *object).collect()
     }
 
-    /// Files named in updates that no longer exist are where the stable copy of `slot` has them.
+    /// Files named in lost updates are again where the stable copy of `slot` has them.
     fn find_closed_again(&mut self, slot: ReplicaSlot, lost: &[Logged]) {
         let edits = lost.iter().flat_map(|(_, _, update)| &update.edits);
         let files: BTreeSet<ObjectId> = edits
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// What only a replica that is given up has does not exist any more.
+    /// What only the replica that is given up has does not exist any more.
     pub(super) fn note_decision(&mut self, decision: &Decision) {
         if let Decision::View(view) = decision {
             self.locks.note_view(&view.active, self.now);
@@ -143,7 +143,7 @@ impl World {
         head(&self.replicas[&slot].site.stable.heads, origin)
     }
 
-    /// Whether all of them have the same of a lost replica's stream, and of the contents that it sent.
+    /// Whether all these members have the same part of a lost replica's stream, and the same contents that it sent.
     pub(super) fn have_the_same(&self, lost: ReplicaSlot, active: &[ReplicaSlot]) -> bool {
         let made = self.objects_made_by(lost);
         let has = |slot: &ReplicaSlot| {
@@ -167,7 +167,7 @@ impl World {
             && active.iter().all(stable)
     }
 
-    /// Survivors of a lost replica give each other what they have of its stream, in the usual way.
+    /// Survivors of a lost replica send each other what they have of its stream, in the usual way.
     pub(super) fn bring_together(&mut self, lost: ReplicaSlot, active: &[ReplicaSlot]) {
         let longest = active.iter().max_by_key(|slot| self.head_of(**slot, lost));
         let Some(longest) = longest.copied() else {

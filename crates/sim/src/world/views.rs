@@ -1,6 +1,6 @@
-//! Grants, who is silent, and how decisions come into force at one replica after the other.
+//! Grants, silent members, and how decisions come into force at one replica after another.
 //!
-//! What a grant is worth, and when a view may be entered, the leases decide.
+//! The leases decide how long a grant counts, and when a view may be entered.
 
 use super::{Event, World};
 use crate::history::Decision;
@@ -44,7 +44,7 @@ impl World {
         site.lease.handle_clocks(reading);
     }
 
-    /// What keeps a replica from having come to rest, where replicas fail.
+    /// Why a replica is not at rest yet, in runs with failures.
     pub(crate) fn unrest(&self, replica: &Replica) -> Option<&'static str> {
         let site = &replica.site;
         let lacks = [
@@ -70,7 +70,7 @@ impl World {
         slots.filter(|other| *other != slot).collect()
     }
 
-    /// Somebody asks for a grant: it is given to who takes part in every view known here.
+    /// A replica asks for a grant. It gets one if it takes part in every view known here.
     pub(super) fn take_ask(
         &mut self,
         slot: ReplicaSlot,
@@ -90,8 +90,8 @@ impl World {
         }
     }
 
-    /// A member that has not granted for three fifths of a lease is proposed for exclusion; so is
-    /// this replica itself when it cannot write.
+    /// Proposes to exclude a member that has not granted for three fifths of a lease, or this replica itself
+    /// if it cannot write.
     fn exclude_the_silent(&mut self, slot: ReplicaSlot) {
         let replica = &self.replicas[&slot];
         let view = replica.core.view();
@@ -109,7 +109,7 @@ impl World {
         if site.full {
             lost.push(slot);
         }
-        // Who never comes back goes first: of all others somebody may need the place.
+        // A removed replica goes first: the place of any other replica may still be needed.
         let first = lost.iter().find(|lost| self.gone.contains(lost));
         let Some(first) = first.or(lost.first()).copied() else {
             return;
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// Whether another member has all that was answered, as far as `slot` can know; or this one has no contents, or never comes back.
+    /// Whether another member has everything that was answered, as far as `slot` can know. Also true if the lost one has no contents, or never comes back.
     fn can_do_without(&self, slot: ReplicaSlot, lost: ReplicaSlot) -> bool {
         let active = &self.replicas[&slot].core.view().active;
         let mut others = active.iter().filter(|other| **other != lost);
@@ -138,8 +138,8 @@ impl World {
             || others.any(|other| self.holds_data(*other) && self.is_up_to_date(*other))
     }
 
-    /// A view without the silent and with those outside who are level with every other member, and have as much of the
-    /// streams of the silent as this replica.
+    /// A view in which replicas outside take the places of the silent members. They must be level with every other member, and have at least
+    /// as much of the silent members' streams as this replica.
     fn who_takes_their_places(
         &self,
         slot: ReplicaSlot,
@@ -162,7 +162,7 @@ impl World {
         self.with_data(self.agreed.replacing(out, &fit))
     }
 
-    /// Which incarnation of those who come with a view this replica, which proposes it, means.
+    /// Notes the incarnations that this replica, the proposer, admits with a view.
     fn note_admitted(&mut self, by: ReplicaSlot, view: &View) {
         let new = view.active.iter().copied();
         let new = new.filter(|slot| view.since.get(slot) == Some(&view.epoch));
@@ -213,7 +213,7 @@ impl World {
         true
     }
 
-    /// A replica hears of decisions. One that has answered clients in a view and was excluded starts anew.
+    /// A replica learns of decisions. If it has answered clients in a view and was excluded since, it restarts.
     pub(super) fn learn(&mut self, slot: ReplicaSlot, known: usize) {
         let site = &mut self.replica(slot).site;
         if known <= site.learnt {
@@ -235,7 +235,7 @@ impl World {
         }
     }
 
-    /// Lets the next decision take effect as soon as it may.
+    /// Schedules the next decision to take effect as soon as it may.
     pub(super) fn await_next_decision(&mut self, slot: ReplicaSlot) {
         if let Some(at) = self.may_enter_next(slot) {
             let at = self.moment_of(slot, at).max(self.now);
@@ -263,9 +263,9 @@ impl World {
         }
     }
 
-    /// Everything known takes effect at once: a replica that has missed a view in which somebody
-    /// was away learns from the newest one that it was. A replica that was started anew begins with
-    /// what it knew.
+    /// All known decisions take effect at once. A replica that has missed a view in which another replica
+    /// was away learns this from the newest view. A restarted replica begins with
+    /// the decisions that it knew.
     fn enter(&mut self, slot: ReplicaSlot) {
         let replica = self.replica(slot);
         let news = replica.site.entered..replica.site.learnt;
@@ -298,7 +298,7 @@ impl World {
         self.enter_view(slot, newest);
         self.settle(slot);
         if is_given_up {
-            // What it still asked others for ends with this, which it learns here alone.
+            // Its open requests end with this. Only here does it learn that it was given up.
             self.start_anew(slot);
         }
     }
@@ -321,7 +321,7 @@ impl World {
         } else if outside || longer {
             replica.site.stale = true;
         }
-        // What has arrived of the stream and was not applied is given up with the rest.
+        // Arrived parts of the stream that were not applied are given up with the rest.
         replica.arrived.retain(|(origin, _), _| *origin != lost);
         replica.contents.retain(|(origin, _)| *origin != lost);
         let core = &mut replica.core;
@@ -331,7 +331,7 @@ impl World {
         }
     }
 
-    /// Versions made here from now on are none that somebody who was lost may have shown.
+    /// Makes new versions here larger than all versions that a lost replica may have shown.
     fn pass_versions(&mut self, slot: ReplicaSlot, settlements: u64) {
         self.replica(slot).tree.count_settlements(settlements);
         self.store(slot, Change::Settlements(settlements));
@@ -351,8 +351,8 @@ impl World {
         }
         let before = replica.core.view();
         let others = view.active.iter().copied().filter(|other| *other != slot);
-        // Among them each that goes on as a later incarnation, and may not have taken what it was
-        // sent before.
+        // They include members with a later incarnation, which may not have taken what was sent to
+        // them before.
         let newcomers: Vec<ReplicaSlot> =
             others.filter(|other| view.is_new(*other, before)).collect();
         let mut lacking = newcomers.clone();
@@ -362,7 +362,7 @@ impl World {
             missing.extend(lacking.iter().copied());
         }
         replica.core.handle_view(now, &replica.tree, view);
-        // Others may take part now than those who have what was made here before.
+        // The members may have changed: the present ones may lack what was made here before.
         replica.site.renounced &= replica.site.incarnation == 1 || replica.core.has_renounced();
         self.note_shipped_to_all(slot);
         for newcomer in newcomers {
@@ -371,7 +371,7 @@ impl World {
         self.synchronise(slot);
     }
 
-    /// Contents that nobody who takes part lacks any more.
+    /// Notes contents that no active member lacks any more.
     pub(super) fn note_shipped_to_all(&mut self, slot: ReplicaSlot) {
         let replica = self.replica(slot);
         let unshipped = replica.unshipped.values();
@@ -382,7 +382,7 @@ impl World {
         }
     }
 
-    /// All who take part have this content. Who is not up to date may not know who that is, so it is remembered there.
+    /// All active members have this content. A replica that is not up to date may not know all members, so it still remembers the content.
     pub(super) fn note_shipped(&mut self, slot: ReplicaSlot, content: Content) {
         let now = self.local(slot);
         let replica = self.replica(slot);

@@ -1,4 +1,4 @@
-//! Witnesses: they vote, judge controls and follow names and links like everybody else. They have no contents, and never
+//! Witnesses: they vote, judge controls and follow names and links like other replicas. They have no contents, and never
 //! count as holding anything (rule 36).
 
 use super::World;
@@ -11,7 +11,7 @@ impl World {
         !self.witnesses.contains(&slot)
     }
 
-    /// The others that take part, and have contents.
+    /// The other members with contents.
     pub(super) fn others_with_data(&self, slot: ReplicaSlot) -> Vec<ReplicaSlot> {
         let mut others = self.others(slot);
         others.retain(|other| self.holds_data(*other));
@@ -24,7 +24,7 @@ impl World {
             .filter(|replica| self.holds_data(replica.slot))
     }
 
-    /// A view, unless nobody but witnesses takes part in it.
+    /// A view, unless only witnesses take part in it.
     pub(super) fn with_data(&self, view: Option<View>) -> Option<View> {
         view.filter(|view| !view.active.is_subset(&self.witnesses) || self.witnesses.is_empty())
     }

@@ -1,17 +1,17 @@
-//! How tests draw seeds: how many and which one the environment says, with a trace of a single one; and how a rule is shown to be
+//! How tests draw seeds: the environment gives their number, or a single seed that is run with a trace. Also shows that a rule is
 //! needed.
 //!
-//! What must never enter: what is simulated.
+//! What must never enter: the simulation itself.
 
 use sim::Violation;
 
-/// A number that the environment says.
+/// A number from the environment.
 pub fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Runs seeds from 0 on, `NAME_SEEDS` or else `usual` of them, and returns what came of each; with `NAME_SEED`, that one alone and
-/// traced, and nothing comes of it. `run` is told the seed, and whether to trace it.
+/// Runs seeds from 0 on, `NAME_SEEDS` or else `usual` of them, and returns their results. With `NAME_SEED`, runs only that seed with a
+/// trace, and returns no results. `run` gets the seed, and whether to trace it.
 ///
 /// # Panics
 /// When a run breaks an invariant.
@@ -33,10 +33,10 @@ pub fn random_runs<T>(
     seeds.map(run).collect()
 }
 
-/// The first of the seeds that breaks something without a rule; with the rule in force it must break nothing.
+/// The first of the seeds that breaks an invariant without a rule; with the rule in force it must break none.
 ///
 /// # Panics
-/// When no seed breaks anything, or one does in spite of the rule.
+/// When no seed breaks an invariant, or a seed breaks one with the rule in force.
 pub fn shown_without<T>(
     rule: &str,
     mut seeds: impl Iterator<Item = u64>,

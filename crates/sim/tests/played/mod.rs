@@ -1,4 +1,4 @@
-//! How executions of a pool are played by hand, with a rule and without it.
+//! Runs scripted executions of a pool, with a rule and without it.
 //!
 //! What must never enter: an execution.
 
@@ -9,12 +9,12 @@ use sim::pool::{CellIo, Stage};
 /// The invariant that does not hold.
 pub type Broken = &'static str;
 
-/// Who writes.
+/// The writer.
 pub const WRITER: Holder = Holder(1);
-/// Somebody else.
+/// Another client.
 pub const OTHER: Holder = Holder(2);
 
-/// Plays an execution with every rule in force, and without one.
+/// Runs an execution with every rule in force, and without one.
 pub fn needed(
     switch: fn(&mut Rules),
     invariant: Broken,
@@ -26,12 +26,12 @@ pub fn needed(
     assert_eq!(play(rules), Err(invariant), "without the rule");
 }
 
-/// What comes of an execution in which the invariant holds, or not.
+/// The result of an execution, by whether the invariant holds.
 pub fn keeps(invariant: Broken, holds: bool) -> Result<(), Broken> {
     holds.then_some(()).ok_or(invariant)
 }
 
-/// A pool with a lease, and a file that is closed and has 1 in its cell 0. With the handle that its writer had.
+/// A pool with a lease, and a closed file with 1 in its cell 0. Also returns the writer's handle.
 pub fn written(rules: Rules) -> (Stage, Handle) {
     let mut stage = Stage::new(rules);
     stage.lease();

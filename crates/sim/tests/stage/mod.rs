@@ -1,4 +1,4 @@
-//! A stage for scripted executions: a small tree, equal distances, and the rules switched as wanted.
+//! The start of scripted executions: a small tree, equal distances, and the chosen rules.
 
 use control::{ReplicaSlot, Rules, Settings};
 use sim::{Edit, Lane, Plan, Violation, World};

@@ -1,4 +1,4 @@
-//! Data files against the objects they belong to.
+//! Checks data files against the objects they belong to.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ impl Examination<'_> {
         self.check_missing_data()
     }
 
-    /// What lies in a directory; a file in the place of a directory is a finding.
+    /// The subdirectories of a directory; a file in the place of the directory is a finding.
     fn directories_in(&mut self, path: &Path) -> Result<Vec<PathBuf>> {
         let looked = fs::metadata(path).map_err(|error| from_os("look at data files", &error));
         if looked?.is_dir() {
@@ -46,13 +46,13 @@ impl Examination<'_> {
             let what = format!("{} is no data file of the store.", path.display());
             return self.keep_data_file(what, path);
         };
-        // Its rows are being replaced, and what it holds is remembered.
+        // Its rows are being replaced, and its content is remembered.
         let whole = self.store.base_state()? == BaseState::Whole;
         if !whole && self.is_marked(Table::Remembered, id)? {
             return Ok(());
         }
         let Some(row) = self.row_of(id)? else {
-            // What a removed object left is cleared away later.
+            // The data of a removed object is cleared away later.
             if self.is_marked(Table::Removals, id)? {
                 return Ok(());
             }
@@ -67,7 +67,7 @@ impl Examination<'_> {
             let what = format!("There is data of {}, whose data is elsewhere.", called(id));
             return self.keep_data_file(what, path);
         }
-        // Not even the start puts right what lies in the place of a file.
+        // Opening the store does not repair something else in the place of a file.
         let kind = fs::symlink_metadata(path).map_err(|error| from_os("look at data", &error))?;
         if !kind.is_file() {
             let what = format!("The data of {} is no regular file.", self.store.called(id));
@@ -77,7 +77,7 @@ impl Examination<'_> {
     }
 
     fn check_against_row(&mut self, id: ObjectId, row: &ObjectRow, path: &Path) -> Result<()> {
-        // A file that was being written is put right when the store is opened.
+        // Opening the store repairs a file that was being written.
         if self.is_marked(Table::Dirty, id)? {
             return Ok(());
         }
@@ -87,7 +87,7 @@ impl Examination<'_> {
         if length > row.size {
             if self.repair {
                 self.store.cut_contents(id, row.size)?;
-                // Row and data are not of the same moment, so the sums of one say nothing of the other.
+                // Row and data come from different times, so the sums of one say nothing about the other.
                 let store = self.store;
                 self.quietly(|mutation| {
                     store.void_sums(mutation, id);
@@ -113,7 +113,7 @@ impl Examination<'_> {
         Ok(())
     }
 
-    /// Files that should have data and have not.
+    /// Finds missing data files.
     fn check_missing_data(&mut self) -> Result<()> {
         let store = self.store;
         let view = store.metadata.view();
@@ -126,7 +126,7 @@ impl Examination<'_> {
                 continue;
             };
             let stored = row.file().is_ok_and(|file| file.stored);
-            // Of a file that was being written it is known only if it had come to rest before.
+            // For a file that was being written this is known only if its data file existed permanently.
             let mark = view.row(Table::Dirty, &key::object(id))?;
             let may_be_missing = mark.is_some_and(|mark| mark[..] != *STORED_MARK || row.size == 0);
             let known = may_be_missing || self.is_marked(Table::Damaged, id)?;

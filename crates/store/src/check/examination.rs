@@ -1,6 +1,6 @@
-//! A check under way: the order of its steps, and what it notes.
+//! A check in progress: the order of its steps, and its findings.
 //!
-//! What must never enter: what is looked at in each step.
+//! Not part of this module: what each step checks.
 
 use vfs::ObjectId;
 
@@ -8,13 +8,13 @@ use super::report::{Finding, Report};
 use crate::mutation::Mutation;
 use crate::open_store::OpenStore;
 
-/// Findings beyond this many are only counted.
+/// Findings beyond this number are only counted.
 const MAX_FINDINGS: usize = 1000;
 
-/// One repair can uncover what another finding had hidden; after this many rounds it must be over.
+/// A repair can uncover what another finding had hidden; this is the maximum number of rounds.
 const MAX_ROUNDS: usize = 5;
 
-/// A check under way.
+/// A check in progress.
 pub(super) struct Examination<'i> {
     pub(super) store: &'i OpenStore,
     pub(super) repair: bool,
@@ -50,7 +50,7 @@ impl<'i> Examination<'i> {
         Ok(self.report)
     }
 
-    /// Notes a finding, and puts it right with one batch if that is wanted.
+    /// Notes a finding, and repairs it with one batch if repair is requested.
     pub(super) fn find(
         &mut self,
         what: impl Into<String>,
@@ -63,7 +63,7 @@ impl<'i> Examination<'i> {
         Ok(())
     }
 
-    /// Changes rows with one batch, in a repair that is under way.
+    /// Changes rows with one batch, as part of a repair.
     pub(super) fn quietly(
         &self,
         repair: impl FnOnce(&mut Mutation<'i>) -> vfs::Result<()>,
@@ -84,7 +84,7 @@ impl<'i> Examination<'i> {
     }
 }
 
-/// How an object is called in findings.
+/// The name of an object in findings.
 pub(super) fn called(id: ObjectId) -> String {
     if id == ObjectId::ROOT {
         "the root directory".into()

@@ -1,4 +1,4 @@
-//! What the store keeps about itself: marks of orphans, removals and dirty files, and the numbers.
+//! Checks the store's own data: marks of orphans, removals and dirty files, and the numbers.
 
 use vfs::{Counted, ObjectId, RequestId, Result};
 
@@ -61,7 +61,7 @@ impl Examination<'_> {
         self.check_object_count(census)
     }
 
-    /// Kept writes belong to files that are marked as being written.
+    /// Checks that kept writes belong to files that are marked as dirty.
     fn check_kept(&mut self) -> Result<()> {
         let store = self.store;
         let view = store.metadata.view();
@@ -83,7 +83,7 @@ impl Examination<'_> {
         Ok(())
     }
 
-    /// What requests have done can be read, or else a repeat would be carried out again. It may be of objects that are gone.
+    /// Checks that the results of requests are readable; otherwise a repeat would be carried out again. Their objects may be gone.
     fn check_requests(&mut self) -> Result<()> {
         let store = self.store;
         let view = store.metadata.view();
@@ -130,8 +130,8 @@ impl Examination<'_> {
         Ok(())
     }
 
-    /// No number in use may lie behind the reservation, or it would be given out again. A repair has
-    /// seen to that before it used any itself.
+    /// Checks that all numbers in use are below the reservation; others could be issued again. A repair
+    /// ensures this before it uses any number itself.
     fn check_numbers(&mut self) -> Result<()> {
         let row = self.store.metadata.row(Table::System, RESERVED_KEY)?;
         let reserved = row.and_then(|row| Reserved::decode(&row).ok());

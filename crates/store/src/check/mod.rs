@@ -1,9 +1,9 @@
-//! Does a store agree with itself? Every row and every data file is looked at, against all the others.
+//! Checks whether a store is consistent: every row and every data file is compared with all others.
 //!
-//! Works on a store that nobody has open. Tables are read side by side in the order of object
+//! The store must not be open elsewhere. Tables are read in parallel in the order of object
 //! identifiers, so memory grows only with the number of directories (about 40 bytes each) and with
-//! what is found. With `repair`, what can be derived is derived; what cannot be placed is kept: objects
-//! without a name get one in `lost+found`, data files and rows that mean nothing go to `lost-data`.
+//! the findings. With `repair`, derivable data is derived again, and data without a place is kept: objects
+//! without a name get one in `lost+found`, data files and rows without meaning go to `lost-data`.
 
 mod data;
 mod examination;
@@ -28,7 +28,7 @@ use crate::space::Headroom;
 use crate::store::Store;
 
 impl Store {
-    /// Checks a store that nobody has open, and with `repair` puts right what it can. Without it, no file of the
+    /// Checks a store that is not open, and with `repair` repairs what it can. Without `repair`, no file of the
     /// store is opened for writing: the embedded store works on a copy of its journals in the directory for temporary
     /// files.
     ///
@@ -37,7 +37,7 @@ impl Store {
     /// damaged the rows, see [`Store::give_up_damaged`].
     pub fn check(directory: &Path, repair: bool) -> Result<Report, StoreError> {
         let mut options = StoreOptions::new(directory);
-        // A full disk is a reason to check, and no reason not to.
+        // A full disk is a reason for a check, and must not prevent it.
         options.reserve = Reserve::Bytes(0);
         let (layout, identity) = match repair {
             true => Layout::open(directory)?,
@@ -69,12 +69,12 @@ impl Store {
         Ok(report)
     }
 
-    /// Goes on before what the disk has damaged among the rows of a store that nobody has open: what was changed
-    /// later is lost, also where it was answered. Whole files are kept in `lost-data`. Says what was lost; nothing
-    /// when nothing is damaged. A repair has to follow, because data and tables may be newer than the rows.
+    /// Cuts the rows of a store that is not open before damage by the disk: all later changes
+    /// are lost, even stable ones. Copies of whole files are kept in `lost-data`. Returns what was lost; empty
+    /// if nothing is damaged. A repair has to follow, because data and tables may be newer than the rows.
     ///
     /// # Errors
-    /// [`StoreError::Rotten`] when not even that is possible.
+    /// [`StoreError::Rotten`] when this is not possible either.
     pub fn give_up_damaged(directory: &Path) -> Result<Vec<String>, StoreError> {
         let (layout, identity) = Layout::open(directory)?;
         let lost = Metadata::give_up_damaged(&layout.metadata(), &layout.lost_data())

@@ -1,6 +1,6 @@
-//! Objects against their names, their links and their extended attributes.
+//! Checks objects against their names, their links and their extended attributes.
 //!
-//! Four tables are read side by side, each in the order of object identifiers.
+//! Four tables are read in parallel, each in the order of object identifiers.
 
 use std::iter::Peekable;
 
@@ -10,7 +10,7 @@ use super::examination::{Examination, called};
 use crate::metadata::{KeyedRow, MetadataError, Table, View};
 use crate::rows::{Content, EntryRow, ObjectRow, XattrRow, key};
 
-/// What there is in all.
+/// The totals.
 #[derive(Debug, Default)]
 pub(super) struct Census {
     pub(super) objects: u64,
@@ -28,7 +28,7 @@ impl<'v> Side<'v> {
         Side(rows.peekable())
     }
 
-    /// The identifier that the next row belongs to.
+    /// The identifier of the next row's object.
     fn id(&mut self) -> Result<Option<ObjectId>> {
         match self.0.peek() {
             None => Ok(None),
@@ -54,7 +54,7 @@ fn leading_id(key: &[u8]) -> ObjectId {
     ObjectId::from_u64(u64::from_be_bytes(bytes))
 }
 
-/// What the entries of one directory come to.
+/// The counts from the entries of one directory.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     entries: u64,
@@ -222,7 +222,7 @@ impl<'i> Examination<'i> {
         }
     }
 
-    /// A directory has one name; whatever comes after the first is taken away.
+    /// Removes a further name of a directory after the first: a directory has one name.
     fn drop_second_home(&mut self, id: ObjectId, place: (ObjectId, Cookie)) -> Result<()> {
         let (parent, cookie) = place;
         let (hash, index) = crate::rows::NameHash::from_cookie(cookie);
@@ -249,7 +249,7 @@ impl<'i> Examination<'i> {
         })
     }
 
-    /// An object's own idea of its names against the names there are.
+    /// Checks the names in an object's row against its actual names.
     fn check_names_of(
         &mut self,
         id: ObjectId,
@@ -327,7 +327,7 @@ impl<'i> Examination<'i> {
         row: Option<&ObjectRow>,
         xattrs: &mut Side<'_>,
     ) -> Result<()> {
-        // What a removed object had is cleared away later.
+        // The rows of a removed object are cleared away later.
         let leaving = self
             .store
             .metadata
@@ -364,7 +364,7 @@ impl<'i> Examination<'i> {
         }
     }
 
-    /// An object as it is now, if its row can be read.
+    /// The current row of an object, if it is readable.
     pub(super) fn row_of(&self, id: ObjectId) -> Result<Option<ObjectRow>> {
         let row = self.store.metadata.row(Table::Objects, &key::object(id))?;
         Ok(row.and_then(|row| ObjectRow::decode(&row).ok()))

@@ -1,34 +1,34 @@
-//! What a check tells people.
+//! The report of a check, for people.
 //!
-//! What must never enter: how it is found.
+//! Not part of this module: how findings are made.
 
 use std::fmt;
 
 use vfs::{Counted, ShownText};
 
-/// One thing that is not as it should be.
+/// One inconsistency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// A sentence that says what is wrong and, after a repair, what was done about it.
+    /// A sentence with the problem and, after a repair, with what was done about it.
     pub what: String,
-    /// Whether it was put right.
+    /// Whether it was repaired.
     pub repaired: bool,
 }
 
-/// What a check saw.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Objects looked at.
+    /// Objects checked.
     pub objects: u64,
-    /// Names looked at.
+    /// Names checked.
     pub names: u64,
-    /// Data files looked at.
+    /// Data files checked.
     pub data_files: u64,
-    /// What is wrong, the first thousand.
+    /// The first thousand findings.
     pub findings: Vec<Finding>,
-    /// How much more is wrong than `findings` tells.
+    /// The number of further findings.
     pub more_findings: u64,
-    /// Whether the store agrees with itself now.
+    /// Whether the store is consistent now.
     pub sound: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Keeping what cannot be placed: objects get a name in `lost+found`, rows and data files a place in
+//! Keeps data without a place: objects get a name in `lost+found`, rows and data files are moved to
 //! `lost-data`.
 
 use std::fs;
@@ -19,7 +19,7 @@ use crate::rows::{Content, DirectoryContent, ObjectRow, key};
 const LOST_AND_FOUND: &str = "lost+found";
 
 impl<'i> Examination<'i> {
-    /// Notes an object that no name leads to, and gives it one.
+    /// Notes an object without a name, and gives it one.
     pub(super) fn find_lost(&mut self, what: String, id: ObjectId) -> Result<()> {
         let home = if self.repair {
             Some(self.lost_and_found()?)
@@ -39,11 +39,11 @@ impl<'i> Examination<'i> {
         })
     }
 
-    /// The directory for what was lost, made when it is needed first.
+    /// The directory for lost objects; created when it is first needed.
     fn lost_and_found(&self) -> Result<ObjectId> {
         let mut home = None;
         self.quietly(|mutation| {
-            // Users may have given the name to something else.
+            // Users may have used the name for another object.
             for number in 0.. {
                 let suffix = if number == 0 {
                     String::new()
@@ -65,7 +65,7 @@ impl<'i> Examination<'i> {
         home.ok_or(Error::Stale)
     }
 
-    /// Copies a row that means nothing to `lost-data` before it is removed.
+    /// Copies a row without meaning to `lost-data` before it is removed.
     pub(super) fn keep_row(&self, table: Table, row: &KeyedRow) -> Result<()> {
         if !self.repair {
             return Ok(());
@@ -77,7 +77,7 @@ impl<'i> Examination<'i> {
         kept.map_err(|error| from_os("keep a damaged row", &error))
     }
 
-    /// Moves a data file that belongs to nothing to `lost-data`.
+    /// Moves a data file without an object to `lost-data`.
     pub(super) fn keep_data_file(&mut self, what: String, path: &std::path::Path) -> Result<()> {
         if self.repair {
             let target = self.store.layout.lost_data();
@@ -111,7 +111,7 @@ fn make_directory(mutation: &mut Mutation<'_>, name: &Name) -> Result<ObjectId> 
             subdirectories: 0,
             lies: crate::rows::Lies::Here,
         }),
-        // What others lost may be none of everybody's business.
+        // Lost objects may be private to their owners.
         mode: 0o700,
         ..root_row(&NewStore::default(), now)
     };
@@ -121,10 +121,10 @@ fn make_directory(mutation: &mut Mutation<'_>, name: &Name) -> Result<ObjectId> 
     Ok(id)
 }
 
-/// What is said when a number could be given out twice.
+/// The finding when a number could be issued twice.
 pub(super) const NUMBERS_UNRESERVED: &str = "Numbers are in use that are not reserved.";
 
-/// Puts back what a store cannot be changed without: the reservation of numbers, and the root. Returns
+/// Restores what every change of a store needs: the reservation of numbers, and the root. Returns
 /// what was wrong.
 pub(super) fn restore_foundations(
     layout: &Layout,
@@ -165,7 +165,7 @@ pub(super) fn restore_foundations(
     Ok(findings)
 }
 
-/// Voids the checksums of all contents: data files may be newer than rows of which the end was lost.
+/// Voids the checksums of all contents: data files may be newer than rows whose end was lost.
 pub(super) fn void_sums(
     layout: &Layout,
     options: &StoreOptions,
@@ -189,7 +189,7 @@ pub(super) fn void_sums(
     metadata.persist().map_err(failed)
 }
 
-/// Passes all numbers that operations that were lost may have used. A journal holds far fewer.
+/// Skips all numbers that lost operations may have used. A journal holds far fewer operations.
 pub(super) fn skip_numbers(
     layout: &Layout,
     slot: ReplicaSlot,
@@ -200,7 +200,7 @@ pub(super) fn skip_numbers(
     let row = metadata.row(Table::System, RESERVED_KEY).map_err(failed)?;
     let reserved = match row.and_then(|row| Reserved::decode(&row).ok()) {
         Some(reserved) => reserved,
-        // It was lost, too; rows that are left may show some numbers.
+        // The reservation was lost, too; the remaining rows may show some numbers.
         None => numbers_in_use(&metadata, slot).map_err(failed)?,
     };
     let mut batch = metadata.batch();
@@ -215,7 +215,7 @@ pub(super) fn skip_numbers(
         .map_err(failed)
 }
 
-/// The smallest reservation that covers every number that any row shows.
+/// The smallest reservation that covers every number in any row.
 pub(super) fn numbers_in_use(
     metadata: &Metadata,
     slot: ReplicaSlot,

@@ -1,4 +1,4 @@
-//! Stores damaged on purpose: each kind of damage is found, repaired, and gone afterwards.
+//! Stores that are damaged on purpose: each kind of damage is found and repaired, and is gone afterwards.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -33,7 +33,7 @@ fn name(text: &str) -> Name {
 }
 
 impl Damaged {
-    /// Makes the store, and damages it once everything is stable.
+    /// Creates the store, and damages it once everything is stable.
     async fn by(damage: impl FnOnce(&Damaged, &OpenStore, &mut Batch<'_>)) -> Damaged {
         let directory = tempfile::tempdir().unwrap();
         let options = StoreOptions::new(directory.path().join("store"));
@@ -90,7 +90,7 @@ impl Damaged {
         Store::check(&self.path(), repair).unwrap()
     }
 
-    /// The damage is told with these words, repaired, and not there any more.
+    /// The damage is reported with these words, repaired, and then gone.
     fn repaired(&self, words: &str) -> Store {
         let before = self.check(false);
         assert!(!before.sound, "{before}");
@@ -425,7 +425,7 @@ async fn lost_data_is_told() {
     assert!(matches!(read, Err(vfs::Error::Io(_))), "{read:?}");
 }
 
-/// A FIFO, and whatever lay in the place of a file that was being written, was found in order; and the store did not open.
+/// A FIFO or anything else in the place of a file that was being written was not reported, but the store did not open.
 #[tokio::test]
 async fn what_lies_in_the_place_of_data_is_kept_aside() {
     for is_dirty in [false, true] {
@@ -537,7 +537,7 @@ async fn a_store_without_foundations_gets_new_ones() {
         "{repair}"
     );
     let store = Store::open(&StoreOptions::new(damaged.path())).unwrap();
-    // The names in the root are still there, as they are rows of their own.
+    // The names in the root still exist, because they have their own rows.
     assert_eq!(
         damaged.names(&store, ObjectId::ROOT).await,
         ["home", "link"]

@@ -1,7 +1,7 @@
-//! Whether every directory can be reached from the root.
+//! Checks whether every directory can be reached from the root.
 //!
-//! Names and counts can agree while a few directories contain each other in a circle that hangs in the
-//! air.
+//! Names and counts can agree although some directories contain each other in a circle without a connection to the
+//! root.
 
 use std::collections::HashSet;
 
@@ -29,7 +29,7 @@ impl Examination<'_> {
         Ok(())
     }
 
-    /// Follows parents until a directory that is known to be reachable, or around a circle.
+    /// Follows parents up to a directory that is known to be reachable, or around a circle.
     fn walk_up(&mut self, start: ObjectId, reachable: &mut HashSet<ObjectId>) -> Result<()> {
         let mut path = vec![start];
         let mut seen = HashSet::from([start]);
@@ -37,7 +37,7 @@ impl Examination<'_> {
             let last = path.last().copied().unwrap_or(start);
             let Some(Content::Directory(content)) = self.row_of(last)?.map(|row| row.content)
             else {
-                // A missing parent is a finding of its own, and the next round sees what came of it.
+                // A missing parent is a separate finding, and the next round sees the result.
                 return Ok(());
             };
             let parent = content.parent;
@@ -54,7 +54,7 @@ impl Examination<'_> {
         }
     }
 
-    /// Takes one directory out of a circle, from where it moves to `lost+found`.
+    /// Removes one directory from a circle; it moves to `lost+found`.
     fn cut_circle(&mut self, id: ObjectId, parent: ObjectId) -> Result<()> {
         if self.repair {
             self.quietly(|mutation| {

@@ -69,7 +69,7 @@ impl Operation {
             .offset
             .checked_add(extent.length)
             .ok_or(Error::TooLarge)?;
-        // A hole ends with the file, and where no data file is there is nothing but a hole.
+        // A hole must not extend the file, and without a data file everything is a hole already.
         let end = if change == Change::Punch {
             end.min(row.size)
         } else {
@@ -79,7 +79,7 @@ impl Operation {
             return Err(Error::TooLarge);
         }
         let demand = match change {
-            // Sparse files have space when it is reserved; elsewhere nobody can promise any.
+            // Reserving allocates space in sparse files; contents elsewhere cannot promise any.
             Change::Reserve if row.placement().is_some() => return Err(Error::NotSupported),
             Change::Reserve => Demand::Space(extent.length.saturating_add(ROW_BYTES)),
             Change::Punch => Demand::Removal,
@@ -118,7 +118,7 @@ impl Operation {
 }
 
 impl OpenStore {
-    /// Refuses a hole in a part of a block that the disk has changed.
+    /// Refuses a hole that covers part of a block that the disk has changed.
     pub(super) async fn check_hole(
         self: &Arc<Self>,
         id: ObjectId,
@@ -127,7 +127,7 @@ impl OpenStore {
     ) -> Result<()> {
         match hole.end < size {
             true => self.check_split(id, &[hole.start, hole.end]).await,
-            // Nothing lies behind it.
+            // Nothing lies behind its end.
             false => self.check_split(id, &[hole.start]).await,
         }
     }

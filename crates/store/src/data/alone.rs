@@ -1,7 +1,7 @@
 //! Files whose size another primary has changed.
 //!
-//! As with a change of size made here (`resize.rs`), the row comes first and has to be stable before the
-//! data file is cut; but nobody waits for that who does not want the same file.
+//! As with a local change of size (`resize.rs`), the row comes first and has to be stable before the
+//! data file is cut. Only tasks that want the same file wait for that.
 
 use std::sync::Arc;
 
@@ -13,39 +13,39 @@ use crate::committer::Ticket;
 use crate::open_store::{OpenStore, blocking};
 use crate::rows::ObjectRow;
 
-/// A file that gets another size.
+/// A file whose size changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Resized {
     pub(crate) id: ObjectId,
     /// Its new size.
     pub(crate) size: u64,
-    /// Whether that is smaller.
+    /// Whether the new size is smaller.
     pub(crate) shrinks: bool,
 }
 
-/// A file that nobody else reads or writes, and that has nothing behind its size.
+/// A file that no other task reads or writes, and that has no data behind its size.
 pub(crate) struct Alone {
     id: ObjectId,
     shrinks: bool,
-    /// The disk has changed the block in which it is to end.
+    /// The disk has changed the block in which the file will end.
     is_changed: bool,
     guard: Exclusive,
 }
 
 impl Alone {
-    /// Whether this is the file, prepared for what happens to it.
+    /// Whether this is the file, prepared for this change of size.
     pub(crate) fn covers(&self, resized: Resized) -> bool {
         self.id == resized.id && (self.shrinks || !resized.shrinks)
     }
 
-    /// The file, if its content is not what it should be: what stays of it is not to pass for right.
+    /// The file, if the disk has changed its last block: the rest of that block must not pass as correct.
     pub(crate) fn changed(&self) -> Option<ObjectId> {
         self.is_changed.then_some(self.id)
     }
 }
 
 impl OpenStore {
-    /// Waits for everybody else to leave a file, and prepares it for another size.
+    /// Waits until all other tasks leave a file, and prepares it for another size.
     pub(crate) async fn have_alone(self: &Arc<Self>, resized: Resized) -> Result<Alone> {
         let Resized { id, size, shrinks } = resized;
         let guard = self.guards.exclude(id).await;
@@ -59,7 +59,7 @@ impl OpenStore {
                     self.settle_cut(id).await?;
                 }
                 if shrinks && !self.dirty.kept(id).is_empty() {
-                    // What is kept goes with the change of size, so the data has to be stable.
+                    // The change of size removes the kept writes, so their data has to be stable.
                     self.stabilise(id).await?;
                 }
                 if shrinks {
@@ -78,18 +78,18 @@ impl OpenStore {
         })
     }
 
-    /// Whether there can be a data file, written down or not.
+    /// Whether a data file can exist, recorded in the row or not.
     pub(crate) fn may_have_data(&self, id: ObjectId, row: &ObjectRow) -> bool {
         row.file().is_ok_and(|file| file.stored) || self.dirty.contains(id)
     }
 
-    /// Cuts the data files that have got shorter, once that is stable. Until then nobody gets at them.
+    /// Cuts the data files that became shorter, once the rows are stable. Until then no other task can use them.
     pub(crate) fn cut_behind(self: &Arc<Self>, alone: Vec<Alone>, ticket: Ticket) {
         let shorter: Vec<_> = alone.into_iter().filter(|one| one.shrinks).collect();
         if shorter.is_empty() {
             return;
         }
-        // The marks of these files stay as long.
+        // The marks of these files stay until the cut is done.
         let writing: Vec<_> = (shorter.iter())
             .filter_map(|one| Writing::join(self, one.id))
             .collect();
@@ -109,7 +109,7 @@ impl OpenStore {
                             Err(error) => Err(error),
                         }
                     }
-                    // Recovery will do it; or the file is gone.
+                    // Recovery will cut it, or the file is gone.
                     _ => Ok(()),
                 };
                 if let Err(error) = cut {

@@ -1,21 +1,21 @@
-//! Memory for large reads, used again and again.
+//! Reusable memory for large reads.
 //!
-//! A fresh megabyte costs the kernel a page fault for every page of it, which is more than copying the
-//! data into it. What a buffer held before must never be shown: [`Buffer::finish`] clears whatever was
-//! not filled.
+//! A fresh megabyte costs a page fault for every page, which is more than copying the
+//! data into it. The old content of a buffer must never be visible: [`Buffer::finish`] clears
+//! every part that was not filled.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-/// Buffers have this size; larger reads, which nobody makes, get fresh memory.
+/// The size of a buffer. Larger reads do not occur in practice; they would get fresh memory.
 const BUFFER_BYTES: usize = 1 << 20;
 /// Smaller reads get fresh memory too.
 const SMALL_BYTES: usize = 64 << 10;
-/// Buffers that wait to be used again.
+/// The number of idle buffers that are kept.
 const IDLE: usize = 32;
 
-/// Buffers that nobody uses at the moment.
+/// The buffers that are not in use.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
     idle: Mutex<Vec<Vec<u8>>>,
@@ -63,7 +63,7 @@ impl Buffer {
         &mut self.memory[..self.length]
     }
 
-    /// The first `filled` bytes as they are, and zeros behind them.
+    /// Returns the first `filled` bytes, followed by zeros.
     pub(super) fn finish(mut self, filled: usize) -> Bytes {
         self.space()[filled..].fill(0);
         Bytes::from_owner(self)

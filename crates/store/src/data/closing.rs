@@ -1,5 +1,5 @@
-//! Checksums among the rows: how open blocks are closed, sums go with what they were of, and those that are missing
-//! are made.
+//! Checksums in rows: closes open blocks, removes sums together with the data they cover, and computes missing
+//! sums.
 
 use std::ops::{Range, RangeInclusive};
 use std::thread;
@@ -18,12 +18,12 @@ use crate::open_store::OpenStore;
 use crate::rows::key;
 
 const VERSION: u8 = 1;
-/// Names the row of [`Table::System`] that is there while no sums are made.
+/// The key of the row in [`Table::System`] that exists while checksums are off.
 const UNMADE_KEY: &[u8] = b"no sums";
-/// Groups that are closed with one batch.
+/// Groups closed in one batch.
 const GROUPS_A_BATCH: usize = 64;
 
-/// Between two groups whose sums are made anew: that is some 190 MB a second.
+/// The pause between two groups whose sums are computed again: about 190 MB a second.
 const BETWEEN: Duration = Duration::from_millis(2);
 
 /// The row of a group that is to be closed.
@@ -35,13 +35,13 @@ pub(crate) struct Closing {
 }
 
 impl OpenStore {
-    /// The sums of a group as its row has them; blocks behind its end have none.
+    /// The sums of a group in its row; blocks past its end have none.
     pub(super) fn noted_sums(&self, id: ObjectId, group: u64) -> Result<Vec<u32>> {
         let row = self.metadata.row(Table::Sums, &key::kept(id, group))?;
         Ok(row.map_or(Ok(Vec::new()), |row| decode(&row))?)
     }
 
-    /// Closes groups of a file, all but at most [`GROUPS_A_BATCH`], whose rows are returned: they go with the mark.
+    /// Closes all groups of a file except at most [`GROUPS_A_BATCH`], and returns these: they are closed in the batch that removes the mark.
     pub(crate) fn close_most(&self, id: ObjectId) -> Result<Vec<Closing>> {
         let mut from = 0;
         loop {
@@ -56,7 +56,7 @@ impl OpenStore {
         }
     }
 
-    /// Closes all groups of a file that nobody writes at the moment; its mark stays.
+    /// Closes all groups of a file that no task is writing now; its mark stays.
     pub(crate) fn close_whole(&self, id: ObjectId) -> Result<()> {
         let last = self.close_most(id)?;
         let mut mutation = self.begin_blocking()?;
@@ -66,12 +66,12 @@ impl OpenStore {
 
     fn prepare_closing(&self, id: ObjectId, from: u64) -> Result<Vec<Closing>> {
         if self.voided.contains(id) {
-            // Old rows go first.
+            // Old rows have to be removed first.
             return Ok(Vec::new());
         }
         let resting = self.open_sums.at_rest(id, from, GROUPS_A_BATCH);
-        // In this order: a previous writer has said in the row, by now, how long the file is; and an operation that has cut it off since
-        // has opened its last block.
+        // The order matters: by now any earlier writer has put the file's length into the row, and an operation that cut the file since then
+        // has opened the last block.
         let is_written = self.dirty.has_writers(id);
         let Ok(row) = self.object(id) else {
             return Ok(Vec::new());
@@ -81,7 +81,7 @@ impl OpenStore {
         for (group, open) in resting {
             let end = (group + 1) * BLOCKS_A_GROUP * BLOCK_BYTES;
             if is_written && (!is_stored || end > row.size) {
-                // Bytes may be there of which the row knows nothing yet.
+                // There may be bytes that the row does not cover yet.
                 continue;
             }
             let mut sums = self.noted_sums(id, group)?;
@@ -93,7 +93,7 @@ impl OpenStore {
                     known if (block + 1) * BLOCK_BYTES <= row.size => known,
                     _ if block * BLOCK_BYTES >= row.size => UNKNOWN,
                     known if self.dirty.tail_is_clean(id) => known,
-                    // A write that failed has left more than the row says.
+                    // A failed write has left more bytes than the row covers.
                     _ => self.read_back(id, block, row.size)?,
                 };
                 set(&mut sums, place, sum);
@@ -108,7 +108,7 @@ impl OpenStore {
         Ok(closing)
     }
 
-    /// The sum of what the data file holds of a block, which was just written.
+    /// The sum of a recently written block, read from the data file.
     fn read_back(&self, id: ObjectId, block: u64, size: u64) -> Result<u32> {
         let start = block * BLOCK_BYTES;
         let length = size.saturating_sub(start).min(BLOCK_BYTES) as usize;
@@ -118,13 +118,13 @@ impl OpenStore {
         let mut bytes = [0; BLOCK_BYTES as usize];
         match self.content_of(id)?.read(&mut bytes[..length], start) {
             Err(Error::Delay) => Err(Error::Delay),
-            // The next reader is told.
+            // The next reader gets the error.
             Err(_) => Ok(UNKNOWN),
             Ok(_) => Ok(sum_of(&bytes[..length])),
         }
     }
 
-    /// Puts the rows of those groups into a batch of which nothing was written since; says whether these are all.
+    /// Adds the rows of those groups that were not written meanwhile to a batch; returns whether these are all.
     fn put_sums(&self, mutation: &mut Mutation<'_>, closing: Vec<Closing>) -> bool {
         let mut all = true;
         for Closing {
@@ -144,7 +144,7 @@ impl OpenStore {
         all
     }
 
-    /// Closes the last groups of a file whose mark is to go. Says whether it may.
+    /// Closes the last groups of a file before its mark is removed. Returns whether the mark may be removed.
     pub(crate) fn close_last(
         &self,
         mutation: &mut Mutation<'_>,
@@ -160,13 +160,13 @@ impl OpenStore {
         self.put_sums(mutation, closing) && all
     }
 
-    /// From this batch on, no row says anything of the file's blocks. The rows go later.
+    /// From this batch on, all rows of sums of a file are void. The rows are removed later.
     pub(crate) fn void_sums(&self, mutation: &mut Mutation<'_>, id: ObjectId) {
         mutation.mark(Table::Voided, id);
         self.voided.add(id);
     }
 
-    /// What is written while no sums are made keeps the rows of before; so they count for nothing once sums are made again.
+    /// Writes without checksums leave the old rows in place, so these are voided when checksums are turned on again.
     pub(crate) fn settle_sums(&self) -> Result<()> {
         let are_made = self.open_sums.are_made();
         let were_made = self.metadata.row(Table::System, UNMADE_KEY)?.is_none();
@@ -208,14 +208,14 @@ impl OpenStore {
         }
     }
 
-    /// Whether any row says something of a file's blocks.
+    /// Whether any row has sums of a file's blocks.
     pub(crate) fn has_sums(&self, id: ObjectId) -> Result<bool> {
         let view = self.metadata.view();
         let first = view.scan(Table::Sums, &key::object(id), &[]).next();
         Ok(first.transpose()?.is_some())
     }
 
-    /// Removes the rows of a file for which they count for nothing.
+    /// Removes the void rows of sums of a file.
     pub(crate) fn clear_voided(&self, id: ObjectId) -> Result<()> {
         self.remove_sums(id, 0, u64::MAX)?;
         let mut mutation = self.begin_blocking()?;
@@ -224,7 +224,7 @@ impl OpenStore {
         mutation.commit_local().map(|_| ())
     }
 
-    /// Removes the rows of groups from one on, up to another one.
+    /// Removes the rows of groups from `from` up to and excluding `to`.
     pub(crate) fn remove_sums(&self, id: ObjectId, from: u64, to: u64) -> Result<Ticket> {
         loop {
             let keys: Vec<Vec<u8>> = {
@@ -247,21 +247,21 @@ impl OpenStore {
         }
     }
 
-    /// Makes a hole of some bytes, by one who is alone with a marked file.
+    /// Makes a hole in a marked file. The caller holds the file exclusively.
     pub(super) fn punch(&self, id: ObjectId, range: Range<u64>) -> Result<Stored> {
         let content = self.content_of(id)?;
         if content.is_elsewhere() {
             return content.punch(range);
         }
         let blocks = range.start / BLOCK_BYTES..=range.end.saturating_sub(1) / BLOCK_BYTES;
-        // Until the hole is there, nobody closes its blocks with the bytes of before.
+        // Until the hole exists, no task may close its blocks with the old bytes.
         let _held = self.open_sums.hold(id, blocks);
         self.forget_sums(id, range.start, range.end)?;
         content.punch(range)
     }
 
-    /// The bytes from one place to another are to become zeros, by one who is alone with a marked file: takes the sums of the
-    /// blocks away that they fill, and has those at the edges read back.
+    /// Called before a byte range of a marked file becomes zeros; the caller holds the file exclusively. Removes the sums of whole groups inside
+    /// the range, and opens the blocks in the groups at its edges so that they are read back.
     pub(super) fn forget_sums(&self, id: ObjectId, from: u64, to: u64) -> Result<()> {
         if from >= to || !self.open_sums.are_made() || self.is_elsewhere(id)? {
             return Ok(());
@@ -273,7 +273,7 @@ impl OpenStore {
         if last_group == first_group {
             return Ok(());
         }
-        // Behind the end of a file there is nothing to be read back.
+        // Past the end of a file there is nothing to read back.
         let whole = if to == u64::MAX { u64::MAX } else { last_group };
         self.open_sums.drop_groups(id, first_group + 1, whole);
         self.remove_sums(id, first_group + 1, whole)?;
@@ -283,8 +283,8 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Makes sums of the blocks that have none, from what the contents are. `may_note` says whether nobody has
-    /// written since; it is asked while nobody can change rows.
+    /// Computes missing sums from the contents. `may_note` says whether no task has written since;
+    /// it is called while no task can change rows.
     pub(crate) fn make_missing_sums(
         &self,
         id: ObjectId,
@@ -307,7 +307,7 @@ impl OpenStore {
                 continue;
             }
             let mut mutation = self.begin_blocking()?;
-            // Nobody is kept waiting for a large file.
+            // Closing the store does not wait for a large file.
             if !may_note() || self.is_closing() {
                 return Ok(());
             }
@@ -319,7 +319,7 @@ impl OpenStore {
     }
 }
 
-/// The sums of a group, with those that were missing of blocks that are no holes.
+/// The sums of a group, completed for blocks that have no sum and are not holes.
 fn missing_in(
     content: &dyn Holey,
     size: u64,

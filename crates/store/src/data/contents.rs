@@ -1,11 +1,11 @@
-//! The seam under which the bytes of files lie.
+//! The interface below which the bytes of files lie.
 //!
-//! What belongs here: [`Contents`], the few things that are done to the bytes of a regular file, and the words it needs.
-//! Everything above (checksums, marks, kept writes, replication, scrub, locks) goes through it and does not know where
-//! bytes are; the code that keeps bytes knows objects by number and placement and nothing of rows, names or sizes. Sparse files of the
-//! local file system are one such place (`sparse`); the caller that opens a store may give it another one ([`Elsewhere`]).
+//! This module holds [`Contents`], the few operations on the bytes of a regular file, and the types it needs.
+//! Everything above (checksums, marks, kept writes, replication, scrub, locks) uses it and does not know where
+//! bytes are. Implementations know objects by number and placement, and nothing of rows, names or sizes. One implementation uses sparse
+//! files of the local file system (`sparse`); the caller that opens a store may supply another one ([`Elsewhere`]).
 //!
-//! What must never enter: who may do what, how long a file is, when something has to be stable.
+//! Not part of this module: permissions, the length of files, and when something has to be stable.
 
 use std::fmt;
 use std::fs::File;
@@ -14,36 +14,36 @@ use std::sync::Arc;
 
 use vfs::{ObjectId, Result, SeekTarget, Space};
 
-/// Whose bytes, and where they are.
+/// An object and the place of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'p> {
     /// The object.
     pub id: ObjectId,
-    /// What its row says of where they are, as [`Elsewhere::place`] or [`crate::PlacedRows::keep`] gave it; nothing when they are in a
+    /// The placement in its row, as [`Elsewhere::place`] or [`crate::PlacedRows::keep`] gave it. Empty if the bytes are in a
     /// data file of the store.
     pub placement: &'p [u8],
 }
 
 /// Where the bytes of files are. An object has contents from its first write on.
 ///
-/// Everything waits for a disk or a network as long as it takes, unless it says that it does not; so it is called where
-/// that keeps nobody else waiting: outside of asynchronous tasks. Who calls sees to it that nobody else uses an object whose
-/// contents get shorter or go.
+/// Every function may wait for a disk or a network for as long as that takes, unless it says that it does not wait. So call it
+/// outside of asynchronous tasks, where no other task waits for it. The caller ensures that no other task uses an object whose
+/// contents are cut or removed.
 ///
 /// # Errors
-/// [`vfs::Error::NoSpace`], [`vfs::Error::Delay`] for what passes, [`vfs::Error::NotSupported`], [`vfs::Error::Io`] for the rest, among
-/// it contents that should be there and are not: nobody may take them for a hole.
+/// [`vfs::Error::NoSpace`], [`vfs::Error::Delay`] for temporary failures, [`vfs::Error::NotSupported`], [`vfs::Error::Io`] for the rest.
+/// The rest includes missing contents that should exist: they must not be read as a hole.
 pub trait Contents: fmt::Debug + Send + Sync {
-    /// Fills a buffer with what memory holds. Does not wait.
+    /// Fills a buffer with bytes that are in memory. Does not wait.
     fn read_at_hand(&self, of: Place<'_>, buffer: &mut [u8], offset: u64) -> Result<AtHand>;
 
-    /// Fills a buffer as far as the contents go, holes with zeros. Returns how far that is, in bytes.
+    /// Fills a buffer up to the end of the contents, holes with zeros. Returns the number of bytes.
     fn read(&self, of: Place<'_>, buffer: &mut [u8], offset: u64) -> Result<usize>;
 
-    /// The next data or hole; `None` when the contents end before.
+    /// The next data or hole; `None` when the contents end before it.
     fn seek(&self, of: Place<'_>, offset: u64, target: SeekTarget) -> Result<Option<u64>>;
 
-    /// Writes if that takes no longer than a few copies of the bytes; `None` when it would, and nothing was written.
+    /// Writes if that takes no longer than a few copies of the bytes. Otherwise writes nothing and returns `None`.
     fn write_at_hand(
         &self,
         of: Place<'_>,
@@ -52,82 +52,82 @@ pub trait Contents: fmt::Debug + Send + Sync {
         need: Need,
     ) -> Result<Option<Stored>>;
 
-    /// Writes all of the bytes. After an error any part of them may be there, and what is left of the attempt may still come
+    /// Writes all of the bytes. After an error any part of them may be there, and other parts may still appear
     /// until the contents are cut.
     fn write(&self, of: Place<'_>, bytes: &[u8], offset: u64, need: Need) -> Result<Stored>;
 
-    /// Reserves storage for a range, and lets the contents reach its end.
+    /// Reserves storage for a range, and extends the contents to its end.
     fn reserve(&self, of: Place<'_>, range: Range<u64>, need: Need) -> Result<Stored>;
 
-    /// Makes a range zeros and gives its storage back; the contents end where they did.
+    /// Replaces a range by zeros and frees its storage. The end of the contents does not change.
     fn punch(&self, of: Place<'_>, range: Range<u64>) -> Result<Stored>;
 
-    /// Makes the contents no longer than this, in bytes. What is left of writes that failed comes no more.
+    /// Cuts the contents to at most this many bytes. Bytes of failed writes do not appear afterwards.
     fn cut(&self, of: Place<'_>, size: u64) -> Result<Cut>;
 
-    /// Makes contents of no bytes where there are none. Returns whether there were none.
+    /// Creates empty contents if there are none. Returns whether there were none.
     fn make(&self, of: Place<'_>) -> Result<bool>;
 
     /// The storage that contents take up, in bytes.
     fn occupied(&self, of: Place<'_>) -> Result<u64>;
 
-    /// Waits until what was written, cut and punched so far is on stable storage; with `is_new`, also that there are
-    /// contents at all. There may be none.
+    /// Waits until all writes, cuts and holes so far are on stable storage; with `is_new`, also the
+    /// existence of the contents. There may be none.
     fn sync(&self, of: Place<'_>, is_new: bool) -> std::result::Result<(), SyncError>;
 
     /// Removes the contents. There may be none.
     fn remove(&self, of: Place<'_>) -> Result<()>;
 
-    /// What is read next should come from where it is stable, not from memory, as far as that can be had.
+    /// Makes the next read come from stable storage, not from memory, as far as possible.
     fn forget_cached(&self, of: Place<'_>);
 
-    /// A file of the local file system that has exactly these bytes, where there is one; a caller that copies all of
-    /// it has cheaper ways then. It must not be changed.
+    /// A file of the local file system that has exactly these bytes, if there is one; copying all
+    /// of it is cheaper then. The caller must not change it.
     fn as_file(&self, of: Place<'_>) -> Result<Option<Arc<File>>>;
 }
 
-/// A place outside of the store where files have their bytes: those whose rows say so.
+/// A place outside of the store for the bytes of those files whose rows say so.
 ///
-/// The code that keeps bytes there checks them: the store makes no checksums of theirs and keeps no small writes for them. What it
-/// wants done for rows that say so is done in time even if the store ends between: a file is marked, stably, before its first byte is
-/// written, and a removed one is listed until [`Contents::remove`] was done.
+/// The implementation checks these bytes: the store keeps no checksums of them and no small writes for them. The
+/// store calls it in time even if the store ends in between: a file is marked, stably, before its first byte is
+/// written, and a removed file stays listed until [`Contents::remove`] was done.
 pub trait Elsewhere: Contents {
-    /// Where the bytes of a new file are to be: 1 to 64 bytes that become part of its row, and are stable before anything is
-    /// written. `None` to have them in a data file of the store. Does not wait.
+    /// The placement of a new file's bytes: 1 to 64 bytes that become part of its row, and are stable before any byte is
+    /// written. `None` for a data file of the store. Does not wait.
     fn place(&self, id: ObjectId) -> Option<Vec<u8>>;
 
-    /// The same for objects that may have had contents there, which were removed: such contents are not met again.
+    /// The same for objects that may have had contents there which were removed: the new placement does not lead to those.
     fn place_anew(&self) -> Result<PlaceAnew>;
 
-    /// Whether a part of some contents is gone for ever with the server that had it. Does not wait.
+    /// Whether a part of the contents is gone for ever with the server that had it. Does not wait.
     fn has_lost_part(&self, of: Place<'_>) -> bool;
 
-    /// Begins other contents of an object that has some, as they would be placed now. There is nothing in them.
+    /// Begins empty new contents for an object that has contents, with the placement a new file would get now.
     fn replace(&self, id: ObjectId) -> Result<Box<dyn Replacement>>;
 
-    /// The space for contents, where that of the store, which has their rows, is `own`. Does not wait.
+    /// The space for contents. `own` is the space of the store, which holds their rows. Does not wait.
     fn space(&self, own: Space) -> Space;
 }
 
 /// As [`Elsewhere::place`].
 pub type PlaceAnew = Box<dyn Fn(ObjectId) -> Option<Vec<u8>> + Send>;
 
-/// Contents that are to take the place of others. Dropped before that, they go.
+/// New contents that will replace those of an object. They are removed if this is dropped before.
 ///
 /// # Errors
-/// As [`Contents`]. The object then has the contents that it had.
+/// As [`Contents`]. The object then keeps its old contents.
 pub trait Replacement: fmt::Debug + Send + Sync {
     /// Writes all of the bytes.
     fn write(&self, bytes: &[u8], offset: u64) -> Result<()>;
 
-    /// Fills a buffer; what was not written reads as zeros.
+    /// Fills a buffer; unwritten parts read as zeros.
     fn read(&self, buffer: &mut [u8], offset: u64) -> Result<()>;
 
     /// Waits until all of it is on stable storage.
     fn sync(&self) -> Result<()>;
 
-    /// They are the object's from now on, stably, and end at this size; those of before go. Nobody else uses the object meanwhile.
-    /// Called once.
+    /// Makes these the object's contents, stably, with this size; removes the old contents. The caller ensures that no other task uses the
+    /// object meanwhile. Called once.
     fn put_in_place(&self, size: u64) -> Result<()>;
 }
 
@@ -137,7 +137,7 @@ impl Holey for &dyn Replacement {
         Ok(buffer.len())
     }
 
-    /// All of it counts as data, as that of other contents that are elsewhere.
+    /// All of it counts as data, like other contents that are elsewhere.
     fn seek(&self, offset: u64, target: SeekTarget) -> Result<Option<u64>> {
         Ok(match target {
             SeekTarget::Data => Some(offset),
@@ -148,17 +148,17 @@ impl Holey for &dyn Replacement {
     fn forget_cached(&self) {}
 }
 
-/// Whether there have to be contents before a write.
+/// Whether contents have to exist before a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// The row says that there are; where they are missing, that is an error.
+    /// The row says that they exist; it is an error if they are missing.
     Existing,
-    /// None were written down yet; they are made.
+    /// The row does not record any; they are created if missing.
     Made,
 }
 
 impl Need {
-    /// What a row asks for that says whether there are contents.
+    /// The need of a row; `stored` is whether it records contents.
     pub(crate) fn of(stored: bool) -> Need {
         match stored {
             true => Need::Existing,
@@ -176,10 +176,10 @@ pub enum AtHand {
     Only(usize),
 }
 
-/// What contents occupy after something was done to them.
+/// The state of contents after an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored {
-    /// The storage that they take up, in bytes. Of contents that are elsewhere the store does not believe it, and counts their size.
+    /// The storage that they take up, in bytes. For contents elsewhere the store ignores this and counts their size.
     pub space_used: u64,
     /// There are contents.
     pub exists: bool,
@@ -187,23 +187,23 @@ pub struct Stored {
     pub made: bool,
 }
 
-/// What a cut has found.
+/// The result of a cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// There are no contents.
     Absent,
-    /// They were no longer, or the cut is stable.
+    /// They were not longer, or the cut is stable.
     Unchanged,
-    /// They were longer, and could be so again after a crash.
+    /// They were longer, and may be longer again after a crash.
     Shortened,
 }
 
-/// Why something is not known to be stable.
+/// Why data may not be stable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SyncError {
-    /// It is where it was, and the next attempt finds it.
+    /// Nothing is lost; a later attempt can still make it stable.
     Later(vfs::Error),
-    /// It may be lost, and a later attempt would not notice. Says why, in the system's words.
+    /// Data may be lost, and a later attempt would not notice. Holds the reason, in the system's words.
     Lost(String),
 }
 

@@ -1,9 +1,9 @@
-//! Which files have data that may not be stable, and who is writing to them.
+//! Which files have data that may not be stable, and how many tasks are writing to them.
 //!
-//! A file gets a row in the table of dirty files before its first write, stable before that write is
-//! answered, so that after a crash it is known whose data cannot be trusted (rule 27 of the
-//! replication design). The row goes when all data is stable and nobody writes, some time later, so
-//! that a file written steadily is marked once.
+//! A file gets a row in the table of dirty files, stable before the file's first write is
+//! answered, so that after a crash the store knows which files not to trust (rule 27 of the
+//! replication design). The row is removed some time after all data is stable and the last writer
+//! has left, so that a file with steady writes is marked once.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,26 +15,26 @@ use vfs::ObjectId;
 use super::kept::Kept;
 use crate::committer::Ticket;
 
-/// What is known of a marked file.
+/// The state of a marked file.
 #[derive(Debug)]
 struct Dirty {
     /// The batch that marked it.
     marked: Ticket,
     /// Whether that batch also made the file, so that no crash can leave the file without the mark.
     born_marked: bool,
-    /// Only data of another primary has been written since, which will come again after a crash.
+    /// All data written since then is that of another primary, which will send it again after a crash.
     foreign: bool,
     writers: u32,
-    /// Changes of data so far, and how many of them are stable.
+    /// The number of data changes so far, and how many of them are stable.
     changes: u64,
     stable_changes: u64,
-    /// The change that last made the data file shorter; 0 when none did.
+    /// The number of the last change that made the data file shorter; 0 if none did.
     last_cut: u64,
-    /// The data file was made, and its name may not be stable.
+    /// The data file was created, and its name may not be stable.
     new_name: bool,
-    /// Its data is not in a data file of the store, so that cutting costs much: what a failed write has left is remembered.
+    /// Its data is not in a data file of the store. Cutting is expensive there, so the mark stays until the tail is clean.
     elsewhere: bool,
-    /// No bytes lie behind the size in the row, but for those that writers now in the table write.
+    /// No bytes lie behind the size in the row, except those of writers in progress.
     tail_clean: bool,
     /// Writes that are in the metadata store too, oldest first.
     kept: Vec<Kept>,
@@ -54,11 +54,11 @@ pub(crate) struct DirtyFiles {
 pub(crate) struct Unstable {
     pub(crate) changes: u64,
     pub(crate) new_name: bool,
-    /// What was kept of it, and is of no use any more once it is stable.
+    /// The kept writes that become useless once this data is stable.
     pub(crate) kept: Vec<Kept>,
 }
 
-/// How the mark of a file stands for somebody about to write.
+/// The state of a file's mark, for a task that is about to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// Must be stable before data is written, unless the file was born with the mark.
@@ -67,7 +67,7 @@ pub(crate) struct Mark {
     pub(crate) tail_clean: bool,
 }
 
-/// What a mark stands for.
+/// Why a file is marked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
     /// The batch of the mark also makes the file.
@@ -79,7 +79,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// A file of before, changed by another primary.
+    /// An existing file that another primary changed.
     pub(crate) const FOREIGN: Origin = Origin {
         born_marked: false,
         foreign: true,
@@ -88,8 +88,8 @@ impl Origin {
 }
 
 impl DirtyFiles {
-    /// Registers a writer of a file that is marked already; `foreign` if it writes what another primary
-    /// has sent.
+    /// Registers a writer of a file that is marked already; `foreign` if it writes data of another
+    /// primary.
     pub(crate) fn join(&self, id: ObjectId, foreign: bool) -> Option<Mark> {
         let mut files = self.files();
         let dirty = files
@@ -105,8 +105,8 @@ impl DirtyFiles {
     }
 
     /// Notes a mark that is in the batch of `ticket`, with `writers` registered. The caller holds the
-    /// writer's lock, so that marks come and go in the order of batches. A mark that was there says from now
-    /// on what this one says.
+    /// writer's lock, so that marks change in the order of batches. This mark's ticket and origin replace those of
+    /// an existing mark.
     pub(crate) fn mark(&self, id: ObjectId, ticket: Ticket, origin: Origin, writers: u32) {
         let mut files = self.files();
         let dirty = files.entry(id).or_insert_with(|| Dirty {
@@ -137,7 +137,7 @@ impl DirtyFiles {
         }
     }
 
-    /// Data was changed, perhaps in a data file that was just made.
+    /// Data was changed, perhaps in a data file that was just created.
     pub(crate) fn changed(&self, id: ObjectId, new_name: bool) {
         if let Some(dirty) = self.files().get_mut(&id) {
             dirty.changes += 1;
@@ -153,7 +153,7 @@ impl DirtyFiles {
         }
     }
 
-    /// Whether a crash could bring back what was cut off.
+    /// Whether a crash could restore bytes that were cut off.
     pub(crate) fn has_unstable_cut(&self, id: ObjectId) -> bool {
         let files = self.files();
         files
@@ -161,7 +161,7 @@ impl DirtyFiles {
             .is_some_and(|dirty| dirty.last_cut > dirty.stable_changes)
     }
 
-    /// Whether bytes may lie behind the size in the row, left by a write that failed.
+    /// Notes whether the data file may have bytes behind the size in the row, left by a failed write.
     pub(crate) fn set_tail_clean(&self, id: ObjectId, clean: bool) {
         if let Some(dirty) = self.files().get_mut(&id) {
             dirty.tail_clean = clean;
@@ -173,7 +173,7 @@ impl DirtyFiles {
         self.files().get(&id).is_some_and(|dirty| dirty.tail_clean)
     }
 
-    /// Files elsewhere behind whose size bytes may lie, and that nobody has touched for `rest`.
+    /// Files elsewhere that may have bytes behind their size, and that no task has touched for `rest`.
     pub(crate) fn unclean_elsewhere(&self, rest: Duration) -> Vec<ObjectId> {
         let files = self.files();
         let unclean = files
@@ -182,15 +182,15 @@ impl DirtyFiles {
         unclean.map(|(id, _)| *id).collect()
     }
 
-    /// What is not stable yet; `None` when everything is.
+    /// The changes that are not stable yet; `None` if there are none.
     pub(crate) fn unstable(&self, id: ObjectId) -> Option<Unstable> {
         let files = self.files();
         let dirty = files.get(&id)?;
         (dirty.stable_changes < dirty.changes).then(|| dirty.unstable())
     }
 
-    /// Whether a write of `bytes` bytes may be kept without too much being kept of its file, or of
-    /// all.
+    /// Whether a write of `bytes` bytes can be kept within the limits for its file and for
+    /// all files.
     pub(crate) fn has_space(&self, id: ObjectId, bytes: u64, of_file: u64, of_all: u64) -> bool {
         let files = self.files();
         let kept = files.get(&id).map_or(0, Dirty::kept_bytes);
@@ -207,7 +207,7 @@ impl DirtyFiles {
         self.kept_bytes.fetch_add(kept.bytes, Ordering::Relaxed) + kept.bytes
     }
 
-    /// What is kept of a file.
+    /// The kept writes of a file.
     pub(crate) fn kept(&self, id: ObjectId) -> Vec<Kept> {
         let files = self.files();
         files
@@ -225,7 +225,7 @@ impl DirtyFiles {
         }
     }
 
-    /// What is kept of a file whose data is all stable; nothing otherwise.
+    /// The kept writes of a file whose data is all stable; otherwise empty.
     pub(crate) fn kept_of_stable(&self, id: ObjectId) -> Vec<Kept> {
         let files = self.files();
         let stable = files
@@ -234,7 +234,7 @@ impl DirtyFiles {
         stable.map_or_else(Vec::new, |dirty| dirty.kept.clone())
     }
 
-    /// The same of all files.
+    /// The same for all files.
     pub(crate) fn all_kept_of_stable(&self) -> Vec<(ObjectId, Vec<Kept>)> {
         let files = self.files();
         let stable = files
@@ -244,7 +244,7 @@ impl DirtyFiles {
         kept.map(|(id, dirty)| (*id, dirty.kept.clone())).collect()
     }
 
-    /// Every file of which something is kept, with what has to be made stable for that.
+    /// Every file with kept writes, and what has to be made stable before these can be removed.
     pub(crate) fn files_with_kept(&self) -> Vec<(ObjectId, Unstable)> {
         let files = self.files();
         let with_kept = files.iter().filter(|(_, dirty)| !dirty.kept.is_empty());
@@ -258,7 +258,7 @@ impl DirtyFiles {
         self.kept_bytes.load(Ordering::Relaxed)
     }
 
-    /// All changes up to these have become stable.
+    /// Notes that all changes up to these have become stable.
     pub(crate) fn stabilised(&self, id: ObjectId, unstable: &Unstable) {
         if let Some(dirty) = self.files().get_mut(&id) {
             dirty.stable_changes = dirty.stable_changes.max(unstable.changes);
@@ -273,12 +273,12 @@ impl DirtyFiles {
         self.files().contains_key(&id)
     }
 
-    /// Whether the file is marked, and for data that was written here.
+    /// Whether the file is marked for data that was written here.
     pub(crate) fn is_own(&self, id: ObjectId) -> bool {
         self.files().get(&id).is_some_and(|dirty| !dirty.foreign)
     }
 
-    /// Whether somebody is writing the file at this moment.
+    /// Whether a task is writing the file now.
     pub(crate) fn has_writers(&self, id: ObjectId) -> bool {
         self.files().get(&id).is_some_and(|dirty| dirty.writers > 0)
     }
@@ -287,13 +287,13 @@ impl DirtyFiles {
         self.files().len()
     }
 
-    /// The object is gone, and its mark with it. Returns what was kept of it, whose rows go too.
+    /// Forgets a removed object and its mark. Returns its kept writes, whose rows have to be removed too.
     pub(crate) fn forget(&self, id: ObjectId) -> Vec<Kept> {
         let removed = self.files().remove(&id);
         self.forgotten(removed)
     }
 
-    /// All objects are gone, and the rows of the marks with them.
+    /// Forgets all objects; the rows of the marks are removed too.
     pub(crate) fn clear(&self) {
         let mut files = self.files();
         files.clear();
@@ -309,7 +309,7 @@ impl DirtyFiles {
         dirty.kept
     }
 
-    /// Files that need no mark and have been left alone for `rest`, at most `count`.
+    /// At most `count` files that need no mark and that no task has touched for `rest`.
     pub(crate) fn clean(&self, rest: Duration, count: usize) -> Vec<ObjectId> {
         let files = self.files();
         let idle = files
@@ -318,7 +318,7 @@ impl DirtyFiles {
         idle.map(|(id, _)| *id).take(count).collect()
     }
 
-    /// Files with unstable data that nobody has touched for `rest`, at most `count`.
+    /// At most `count` files with unstable data that no task has touched for `rest`.
     pub(crate) fn neglected(&self, rest: Duration, count: usize) -> Vec<ObjectId> {
         let files = self.files();
         let unstable = files
@@ -331,8 +331,8 @@ impl DirtyFiles {
             .collect()
     }
 
-    /// Forgets a file if it needs no mark. The caller holds the writer's lock and removes the row in the
-    /// batch it is putting together.
+    /// Forgets a file if it needs no mark. The caller holds the writer's lock and removes the row in its
+    /// current batch.
     pub(crate) fn forget_if_clean(&self, id: ObjectId) -> bool {
         let mut files = self.files();
         let clean = files.get(&id).is_some_and(Dirty::is_clean);

@@ -1,7 +1,7 @@
-//! Files whose bytes are not in data files of the store: where their rows say that they are, and what is different for them.
+//! Files whose bytes are not in data files of the store: where their rows say the bytes are, and how such files differ.
 //!
-//! A place elsewhere may be out of reach for a while, also when the store is opened. So nothing waits for it that concerns other
-//! files, and recovery is put off: a file that was marked at a crash stays marked, counts as unstable and as too long, and is cut
+//! A place elsewhere may be unreachable for a while, also when the store is opened. So work on other files never waits for it,
+//! and recovery is postponed: a file that was marked at a crash stays marked, counts as unstable and as too long, and is cut
 //! before it grows.
 
 use std::sync::atomic::Ordering;
@@ -32,11 +32,11 @@ impl OpenStore {
         self.content_in(id, self.placement_of(id)?)
     }
 
-    /// The same of bytes that are to be changed.
+    /// The same for bytes that will be changed.
     ///
     /// # Errors
-    /// [`Error::Stale`] when the object is gone. Nobody knows then where its bytes were, and what is written must not come to lie in a data file,
-    /// which nothing would remove.
+    /// [`Error::Stale`] when the object is gone. The place of its bytes is unknown then, and a write must not create a data file,
+    /// because nothing would remove that file.
     pub(super) fn content_to_change(&self, id: ObjectId) -> Result<Content<'_>> {
         match self.places {
             true => self.content_in(id, self.object(id)?.placement().cloned()),
@@ -44,7 +44,7 @@ impl OpenStore {
         }
     }
 
-    /// The bytes of an object whose row is gone, and which said where they are.
+    /// The bytes of a removed object; `placement` is where its row said they are.
     pub(crate) fn content_at(&self, id: ObjectId, placement: &[u8]) -> Result<Content<'_>> {
         let placement = (!placement.is_empty()).then(|| Arc::from(placement));
         self.content_in(id, placement)
@@ -60,7 +60,7 @@ impl OpenStore {
         }
     }
 
-    /// Whether the bytes of an object are not in a data file. Without a place elsewhere it costs nothing to ask.
+    /// Whether the bytes of an object are not in a data file. Cheap if the store has no place elsewhere.
     pub(crate) fn is_elsewhere(&self, id: ObjectId) -> Result<bool> {
         Ok(self.placement_of(id)?.is_some())
     }
@@ -76,23 +76,23 @@ impl OpenStore {
         }
     }
 
-    /// Where the bytes of a new file are to be. Each copy of a tree has a place of its own.
+    /// The placement of a new file's bytes. Each copy of a tree has its own.
     pub(crate) fn place_for(&self, id: ObjectId) -> Option<Arc<[u8]>> {
         fitting(self.elsewhere.as_ref()?.place(id)?)
     }
 
-    /// Whether it is known that no bytes lie behind the size in the row. Of data files that are not marked it is not, since
-    /// looking costs little.
+    /// Whether it is known that no bytes lie behind the size in the row. This is not known for unmarked data files, where checking
+    /// is cheap.
     pub(super) fn tail_is_clean(&self, id: ObjectId, row: &ObjectRow) -> bool {
         let unmarked = row.placement().is_some() && !self.dirty.contains(id);
         unmarked || self.dirty.tail_is_clean(id)
     }
 
-    /// Bytes of a file that were not stable elsewhere are lost: a client that wrote some must write them again, and no client
-    /// may go on with what it has read.
+    /// Handles the loss of a file's bytes that were not stable elsewhere: clients that wrote some must write them again, and no client
+    /// may rely on what it has read.
     ///
-    /// In a tree that has other copies, the version of a file is for all of them to agree on: it is listed
-    /// ([`OpenStore::recovered`]). Data of another primary that is lost was not acknowledged, and comes again.
+    /// In a tree with other copies, all of them have to agree on the version of a file, so the file is listed
+    /// ([`OpenStore::recovered`]). Lost data of another primary was not acknowledged, and comes again.
     pub(super) fn note_loss(&self, id: ObjectId, why: &str) -> Result<()> {
         tracing::warn!(%id, why, "unstable data is lost; clients are told to write it again");
         let is_own = self.dirty.is_own(id);
@@ -112,7 +112,7 @@ impl OpenStore {
         mutation.commit_local().map(|_| ())
     }
 
-    /// Removes what failed writes have left behind the size of files that have been left alone for a while.
+    /// Removes what failed writes left behind the size of files that no task has touched for a while.
     pub(crate) fn cut_tails_elsewhere(&self, rest: Duration) -> Result<()> {
         for id in self.dirty.unclean_elsewhere(rest) {
             let begun = Instant::now();
@@ -133,14 +133,14 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Treats a file that was marked when the store was last left, perhaps only for data of another primary.
+    /// Recovers a file that was marked when the store stopped. `foreign`: only for data of another primary.
     pub(crate) fn recover_elsewhere(
         &self,
         mut mutation: Mutation<'_>,
         id: ObjectId,
         foreign: bool,
     ) -> Result<()> {
-        // There may be bytes of a write whose row was lost; they go with the file.
+        // There may be bytes of a write whose row was lost; they are removed with the file.
         let mut row = mutation.object(id)?.clone();
         row.file_mut()?.stored = true;
         match self.shared.load(Ordering::Relaxed) {
@@ -169,7 +169,7 @@ impl OpenStore {
     }
 }
 
-/// A placement of a length that a row can have.
+/// A placement, if a row can hold its length.
 fn fitting(placement: Vec<u8>) -> Option<Arc<[u8]>> {
     let fits = (1..=MAX_PLACEMENT_BYTES).contains(&placement.len());
     debug_assert!(fits, "a placement has {} bytes", placement.len());
@@ -177,7 +177,7 @@ fn fitting(placement: Vec<u8>) -> Option<Arc<[u8]>> {
 }
 
 impl OpenStore {
-    /// As [`OpenStore::place_for`], for files of a tree that takes the place of the one that was here. Nothing without a place elsewhere.
+    /// As [`OpenStore::place_for`], for files of a tree that replaces the one that was here. Always `None` without a place elsewhere.
     pub(crate) fn places_anew(&self) -> Result<impl Fn(ObjectId) -> Option<Arc<[u8]>> + use<>> {
         let elsewhere = self.elsewhere.as_ref();
         let place = elsewhere.map(|elsewhere| elsewhere.place_anew());
@@ -185,16 +185,16 @@ impl OpenStore {
         Ok(move |id| fitting(place.as_ref()?(id)?))
     }
 
-    /// Says that the bytes of files may be lost that were not stable elsewhere ([`OpenStore::recovered`]): its number grows.
+    /// A counter that grows when bytes of files may be lost that were not stable elsewhere ([`OpenStore::recovered`]).
     #[must_use]
     pub fn found_lost(&self) -> watch::Receiver<u64> {
         self.found_lost.subscribe()
     }
 
-    /// As [`vfs::FileSystem::space`], for the contents of files wherever new ones are to lie.
+    /// As [`vfs::FileSystem::space`], for the contents of files at the place where new ones are put.
     ///
     /// # Errors
-    /// As that.
+    /// The same.
     pub fn space_for_contents(&self) -> Result<Space> {
         let own = self.headroom.space(self.statistics().objects)?;
         Ok(match &self.elsewhere {
@@ -203,8 +203,8 @@ impl OpenStore {
         })
     }
 
-    /// Makes data of a file stable that another primary has sent. An error also when some was lost since `before`, which
-    /// [`OpenStore::verifier`] said: then it has to come again.
+    /// Makes data of a file stable that another primary has sent. Also fails when data was lost since [`OpenStore::verifier`] returned
+    /// `before`: then the data has to come again.
     pub(crate) async fn stabilise_sent(
         self: &Arc<Self>,
         id: ObjectId,
@@ -217,8 +217,8 @@ impl OpenStore {
         }
     }
 
-    /// Gives a file whose contents are lost in part other ones, in which nothing is, if they are: what another primary has sent can be put
-    /// there. The file counts as damaged, so that nobody reads it until all of it has come from another copy.
+    /// If contents elsewhere are lost in part, replaces them by empty contents, so that data from another primary can be
+    /// written. The file is marked as damaged, so that it cannot be read until all of it has come from another copy.
     pub(super) async fn replace_lost(self: &Arc<Self>, id: ObjectId) -> Result<bool> {
         let alone = self.guards.exclude(id).await;
         let (Some(elsewhere), Some(placement)) = (&self.elsewhere, self.placement_of(id)?) else {
@@ -248,24 +248,24 @@ impl OpenStore {
     }
 }
 
-/// What a row is to say from now on of an object whose bytes are elsewhere.
+/// The new state of the row of an object whose bytes are elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// The object.
     pub id: ObjectId,
-    /// Where its bytes are, in 1 to 64 bytes.
+    /// Where its bytes are, 1 to 64 bytes.
     pub placement: Vec<u8>,
-    /// From now on bytes may be written of which the store hears later. What a write takes away goes now: set-id bits, and the verifier of
-    /// an exclusive creation.
+    /// From now on bytes may be written that the store learns of later. What a write clears is cleared now: set-id bits, and the verifier
+    /// of an exclusive creation.
     pub is_lent: bool,
-    /// Bytes that the store has not heard of go up to here. A row that says more stays as it is.
+    /// Bytes that the store has not learned of end here at most. The row keeps a larger size.
     pub reach: Option<u64>,
-    /// Such bytes were written, or may have been: the file gets another version, and new times.
+    /// Such bytes were written, or may have been: the file gets a new version and new times.
     pub is_changed: bool,
 }
 
 impl Placed {
-    /// The same bytes, wherever they are.
+    /// A new placement for the same bytes.
     #[must_use]
     pub fn at(id: ObjectId, placement: Vec<u8>) -> Placed {
         Placed {
@@ -305,7 +305,7 @@ impl Placed {
     }
 }
 
-/// What the code that keeps bytes elsewhere needs of a store's rows. It does not keep the store
+/// Access to a store's rows for the code that keeps bytes elsewhere. It does not keep the store
 /// open.
 #[derive(Clone)]
 pub struct PlacedRows(Weak<OpenStore>);
@@ -325,7 +325,7 @@ impl OpenStore {
 }
 
 impl PlacedRows {
-    /// Where the bytes of an object are, as its row says, or what is left of it once it was removed; `None` when they are in a data
+    /// The placement of an object's bytes, from its row or from the list of removed objects; `None` when they are in a data
     /// file, or gone.
     ///
     /// # Errors
@@ -339,7 +339,7 @@ impl PlacedRows {
         Ok(left.map(|row| row.to_vec()).filter(|row| !row.is_empty()))
     }
 
-    /// The same, with where contents are that are kept while the tree is replaced by that of another copy.
+    /// The same, together with the placement that is remembered while another copy's tree replaces the tree.
     ///
     /// # Errors
     /// As [`PlacedRows::placement`].
@@ -349,7 +349,7 @@ impl PlacedRows {
         Ok(self.placement(id)?.into_iter().chain(remembered).collect())
     }
 
-    /// What a file is called in messages: by its number, and where it is if that is known.
+    /// The name of a file in messages: its number, and its path if known.
     #[must_use]
     pub fn called(&self, id: ObjectId) -> String {
         match self.store() {
@@ -358,7 +358,7 @@ impl PlacedRows {
         }
     }
 
-    /// How long a file is, as its row says; `None` of what is gone.
+    /// The size of a file in its row; `None` if the file is gone.
     ///
     /// # Errors
     /// [`Error::Io`] when rows cannot be read, or the store was closed.
@@ -378,8 +378,8 @@ impl PlacedRows {
         self.store()?.facts(prefix)
     }
 
-    /// Changes facts as [`crate::OpenStore::put_facts`] does, and in the same batch what the rows of some objects say of their bytes.
-    /// An object that is gone is left alone. Returns when it is stable.
+    /// Changes facts like [`crate::OpenStore::put_facts`], and the placements in the rows of some objects in the same batch.
+    /// Skips objects that are gone. Returns when the batch is stable.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a key or a placement that is too long; [`Error::Io`] when storage fails, or the store was closed.
@@ -406,7 +406,7 @@ impl PlacedRows {
                 }
                 Err(error) => return Err(error),
             }
-            // While a tree is replaced, its rows may be dropped once more.
+            // While a tree is replaced, its rows may be dropped again.
             store.remember_placement(&mut mutation, placed.id, &placed.placement)?;
         }
         let ticket = mutation.commit_local()?;

@@ -1,7 +1,7 @@
-//! The content of files on its way to other replicas, and from them.
+//! Transfer of file content to and from other replicas.
 //!
-//! What comes is put into the data file like a write that has to be stable, small pieces by way of the rows
-//! (`kept.rs`); but it changes no version and no time, and never the size. After a crash it comes again.
+//! Received content is put into the data file like a write that has to be stable; small pieces go through the rows
+//! (`kept.rs`). But it changes no version, no time, and never the size. After a crash it is sent again.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use crate::replication::ContentPiece;
 use crate::rows::ObjectRow;
 use crate::space::{Admission, Demand, ROW_BYTES};
 
-/// Of files whose bytes are elsewhere, parts of this size that are all zeros are holes to other replicas.
+/// For files whose bytes are elsewhere: parts of this size that are all zeros are sent to other replicas as holes.
 const ZERO_BYTES: u64 = 64 << 10;
 
 impl OpenStore {
-    /// Part of the content of a file as it is now, in order, clipped at its size. Asks for no permission
-    /// and notes no access. It reads from the disk and may block for as long as that takes.
+    /// Part of the current content of a file, in order, clipped at its size. Checks no permission
+    /// and does not change the access time. Reads from the disk and may block.
     ///
     /// # Errors
-    /// [`vfs::Error::Stale`] and the errors for objects that are no files; [`vfs::Error::Io`].
+    /// [`vfs::Error::Stale`] and the errors for objects that are not files; [`vfs::Error::Io`].
     pub fn content(&self, id: ObjectId, offset: u64, count: u64) -> Result<Vec<ContentPiece>> {
         let row = self.object(id)?;
         let stored = row.file()?.stored;
@@ -51,7 +51,7 @@ impl OpenStore {
                 let piece = self.data_at(content, at, end)?;
                 at += piece.len() as u64;
                 if piece.is_empty() {
-                    // They were cut meanwhile.
+                    // The bytes were cut meanwhile.
                     pieces.push(hole(at, end));
                     break;
                 }
@@ -67,7 +67,7 @@ impl OpenStore {
         Ok(pieces)
     }
 
-    /// Where the next data of a file is behind `offset`, or at it; the size of the file where there is none. It may block.
+    /// Where the next data of a file at or after `offset` begins; the size of the file if there is none. May block.
     ///
     /// # Errors
     /// As [`crate::OpenStore::content`].
@@ -83,19 +83,19 @@ impl OpenStore {
         Ok(data.map_or(row.size, |data| data.min(row.size)))
     }
 
-    /// Takes over part of the content of a file, clipped at the size in its row. It is stable on return.
-    /// Many of these at once share their trips to the disk. Neither the version nor a time of
+    /// Stores received content of a file, clipped at the size in its row. Stable on return.
+    /// Concurrent calls share their flushes. Neither the version nor a time of
     /// the file changes.
     ///
     /// # Errors
-    /// [`vfs::Error::Stale`] for what does not exist; [`vfs::Error::NoSpace`]; [`vfs::Error::Io`].
+    /// [`vfs::Error::Stale`] if the file does not exist; [`vfs::Error::NoSpace`]; [`vfs::Error::Io`].
     pub async fn put_content(self: &Arc<Self>, id: ObjectId, piece: ContentPiece) -> Result<()> {
         let store = Arc::clone(self);
-        // Detached, because half of this must not be left behind.
+        // Detached, so that a cancelled call does not leave half of this.
         detached(async move {
             store.incomplete.touched(id);
             let put = store.put_piece(id, piece.clone()).await;
-            // What is left of it is of no use, and the sender has more.
+            // The remaining contents are of no use, and the sender has all of the data.
             let is_replaced = matches!(put, Err(Error::Io(_))) && store.replace_lost(id).await?;
             match is_replaced {
                 true => store.put_piece(id, piece).await,
@@ -117,9 +117,9 @@ impl OpenStore {
         }
     }
 
-    /// Few bytes: one trip to the disk, shared with others, makes them stable among the rows.
+    /// For small pieces: one shared flush makes them stable in the rows.
     async fn put_small(self: &Arc<Self>, id: ObjectId, offset: u64, bytes: Bytes) -> Result<()> {
-        // Alone, so that pieces of the same bytes are kept in the order in which they came.
+        // Exclusive, so that pieces of the same bytes are kept in the order in which they came.
         let alone = self.guards.exclude(id).await;
         let Some((row, bytes, _admission)) = self.clip(id, offset, bytes)? else {
             return Ok(());
@@ -164,7 +164,7 @@ impl OpenStore {
         self.commits.wait(released, &self.health).await
     }
 
-    /// The file and what of these bytes lies within its size; `None` when nothing does.
+    /// The file, and the part of these bytes that lies within its size; `None` if there is no such part.
     fn clip(
         &self,
         id: ObjectId,
@@ -181,11 +181,11 @@ impl OpenStore {
             Some(_) => 0,
         };
         let admission = self.admit(Demand::Space(here + ROW_BYTES))?;
-        // Invariant: it is no more than the length of the bytes.
+        // Invariant: `left` is at most the length of the bytes.
         Ok(Some((row, bytes.slice(..left as usize), admission)))
     }
 
-    /// A file that others have too.
+    /// A file that other replicas have too.
     fn named_file(&self, id: ObjectId) -> Result<ObjectRow> {
         let row = self.object(id)?;
         row.file()?;
@@ -195,9 +195,9 @@ impl OpenStore {
         }
     }
 
-    /// Notes that there is a data file, and keeps bytes that it may not have yet.
+    /// Notes in the row that there is a data file, and keeps bytes that may not be stable in it yet.
     async fn note_stored(&self, id: ObjectId, kept: Option<(u64, &Bytes)>) -> Result<Ticket> {
-        // Admitted together with the data.
+        // The space was admitted together with the data.
         let mut mutation = self.begin_maintenance().await?;
         let mut row = mutation.object(id)?.clone();
         let file = row.file_mut()?;
@@ -213,7 +213,7 @@ impl OpenStore {
 }
 
 impl OpenStore {
-    /// The bytes from here to the next hole or the end, as they were written.
+    /// The bytes from here to the next hole or the end, as written.
     fn data_at(&self, content: &Content<'_>, at: u64, end: u64) -> Result<Bytes> {
         let hole = content
             .seek(at, SeekTarget::Hole)?
@@ -224,13 +224,13 @@ impl OpenStore {
     }
 }
 
-/// Bytes that lie elsewhere, where nobody says what is a hole: parts that are all zeros go as such.
+/// Pieces of bytes that lie elsewhere, where holes are not known: parts that are all zeros become holes.
 fn without_zeros(offset: u64, bytes: &Bytes) -> Vec<ContentPiece> {
     let mut pieces: Vec<ContentPiece> = Vec::new();
     let mut from = 0;
     while from < bytes.len() {
         let at = offset + from as u64;
-        // No more than a part.
+        // At most one part.
         let length = (ZERO_BYTES - at % ZERO_BYTES) as usize;
         let end = bytes.len().min(from + length);
         let part = bytes.slice(from..end);

@@ -1,7 +1,7 @@
-//! Open data files, up to a limit; the one unused for longest is closed first.
+//! Open data files, up to a limit; the least recently used one is closed first.
 //!
-//! Everything in here blocks. A data file exists from its first write on; its directories are made
-//! with it and made to survive a power failure.
+//! Everything in this module blocks. A data file exists from its first write on; its directories are created
+//! with it and flushed, so that they survive a power failure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -21,7 +21,7 @@ use crate::layout::{Layout, data_directory, data_file};
 #[derive(Debug, Default)]
 struct Cache {
     open: HashMap<ObjectId, (Arc<File>, u64)>,
-    /// By last use; every open file is in it once.
+    /// By last use; every open file appears once.
     used: BTreeMap<u64, ObjectId>,
     uses: u64,
 }
@@ -33,13 +33,13 @@ pub(crate) struct DataFiles {
     directory: Arc<Directory>,
     capacity: usize,
     cache: Mutex<Cache>,
-    /// Why new directories may not survive a power failure. From then on no data file's name is known to be stable.
+    /// Why new directories may not survive a power failure. Once set, no data file's name counts as stable.
     unstable: OnceLock<String>,
     /// Whether the file system below allocates more than a writer asks for.
     pub(super) allocates_ahead: bool,
 }
 
-/// What statfs(2) calls XFS.
+/// The magic number of XFS in statfs(2).
 const XFS: u64 = 0x5846_5342;
 
 /// An open data file, and whether its name in the directory is new.
@@ -72,7 +72,7 @@ impl DataFiles {
         self.cache().find(id)
     }
 
-    /// The data file, if it is open or can be made in a directory that is there. Blocks no longer than
+    /// The data file, if it is open or can be created in an existing directory. Blocks no longer than
     /// a small write does.
     pub(super) fn at_hand(&self, id: ObjectId, is_first: bool) -> io::Result<Option<Opened>> {
         if let Some(file) = self.open_already(id) {
@@ -86,7 +86,7 @@ impl DataFiles {
                 file: self.keep(id, file),
                 made: true,
             })),
-            // The directories have to be made durable, which takes long.
+            // The directories have to be created and flushed, which takes long.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -104,7 +104,7 @@ impl DataFiles {
         }
     }
 
-    /// The data file, made if need be.
+    /// The data file; creates it if it is missing.
     pub(super) fn made(&self, id: ObjectId) -> io::Result<Opened> {
         if let Some(file) = self.existing(id)? {
             return Ok(Opened { file, made: false });
@@ -133,7 +133,7 @@ impl DataFiles {
         self.directory.remove_below(&data_file(id))
     }
 
-    /// Puts another file in the place of a data file, which nobody else may use meanwhile. There may be none.
+    /// Replaces a data file by another file. There may be no data file. The caller ensures that no other task uses it meanwhile.
     pub(crate) fn replace(&self, id: ObjectId, by: &Path) -> io::Result<()> {
         let target = data_file(id);
         let renamed = match self.directory.take_in(by, &target) {
@@ -148,19 +148,19 @@ impl DataFiles {
         self.sync_name(id)
     }
 
-    /// Makes the name of a new data file survive a power failure.
+    /// Flushes the name of a new data file, so that it survives a power failure.
     pub(super) fn sync_name(&self, id: ObjectId) -> io::Result<()> {
         self.check_names()?;
         self.open_directory(&data_directory(id))?.sync_all()
     }
 
-    /// Makes the removal of data files survive a power failure. Consecutive ones share directories.
+    /// Flushes the removal of data files. Objects with consecutive numbers share directories.
     pub(crate) fn sync_removals(&self, ids: &[ObjectId]) -> io::Result<()> {
         let directories: BTreeSet<PathBuf> = ids.iter().map(|id| data_directory(*id)).collect();
         for directory in directories {
             match self.open_directory(&directory) {
                 Ok(directory) => directory.sync_all()?,
-                // None of its files was ever made.
+                // None of its files was ever created.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
@@ -168,7 +168,7 @@ impl DataFiles {
         Ok(())
     }
 
-    /// Fails once a new directory could not be made stable: no flush that succeeds later says that it is.
+    /// Fails once a flush of a new directory has failed: a later successful flush does not make up for that.
     pub(crate) fn check_names(&self) -> io::Result<()> {
         match self.unstable.get() {
             Some(why) => Err(io::Error::other(format!(
@@ -179,18 +179,18 @@ impl DataFiles {
     }
 
     fn make(&self, id: ObjectId) -> io::Result<File> {
-        // Two first writes at once are both right to make it.
+        // If two first writes create it at once, both are right.
         let flags = OFlags::RDWR | OFlags::CREATE;
         self.with_descriptor(|| self.open_for_long(flags, id))
     }
 
-    /// There may be many of them.
+    /// Opens a data file with a high descriptor, since there may be many of them.
     fn open_for_long(&self, flags: OFlags, id: ObjectId) -> io::Result<File> {
         let opened = self.directory.open_below(&data_file(id), flags);
         opened.and_then(descriptors::above)
     }
 
-    /// Opens a directory that has to be made stable, which nobody would do later. Waits while no descriptor is left.
+    /// Opens a directory to flush it, which must not be skipped. Waits while no descriptor is left.
     fn open_directory(&self, path: &Path) -> io::Result<File> {
         loop {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -201,7 +201,7 @@ impl DataFiles {
         }
     }
 
-    /// Opens something. While no descriptor is left, files go for it that are open here and unused for longest.
+    /// Opens a file. While no descriptor is left, closes the least recently used open data files.
     fn with_descriptor(&self, open: impl Fn() -> io::Result<File>) -> io::Result<File> {
         loop {
             match open() {
@@ -220,7 +220,7 @@ impl DataFiles {
             .open_directory(outer)
             .and_then(|outer| outer.sync_all());
         let synced = synced.and_then(|()| self.directory.data().sync_all());
-        // The next caller finds the directories there, and would not flush them again.
+        // The next caller finds that the directories exist, and would not flush them again.
         synced.inspect_err(|error| {
             self.unstable.get_or_init(|| error.to_string());
         })
@@ -228,7 +228,7 @@ impl DataFiles {
 
     fn keep(&self, id: ObjectId, file: File) -> Arc<File> {
         let mut cache = self.cache();
-        // Somebody else may have opened it meanwhile; all use the same then.
+        // Another task may have opened it meanwhile; then all use the same one.
         if let Some(known) = cache.find(id) {
             return known;
         }
@@ -267,7 +267,7 @@ impl Cache {
         }
     }
 
-    /// Whether there was one. An operation that uses it still has it open.
+    /// Closes the least recently used file; returns whether there was one. An operation that uses it keeps it open.
     fn close_oldest(&mut self) -> bool {
         let oldest = self.used.pop_first();
         oldest.is_some_and(|(_, id)| self.open.remove(&id).is_some())
@@ -281,7 +281,7 @@ mod tests {
     use super::*;
     use crate::{NewStore, Store, StoreOptions};
 
-    /// A store with files in new directories that the disk could not flush, as it said once.
+    /// A store with files in new directories for which the disk has reported a failed flush once.
     async fn with_unstable_directories(
         directory: &Path,
         count: usize,
@@ -307,7 +307,7 @@ mod tests {
         (store, ids)
     }
 
-    /// The failed flush of a new directory was answered once; later COMMITs found nothing wrong and said OK.
+    /// The failure of flushing a new directory was reported once; later COMMITs found no error and answered OK.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn no_commit_is_answered_once_a_new_directory_is_not_stable() {
         let directory = tempfile::tempdir().unwrap();
@@ -319,7 +319,7 @@ mod tests {
         assert!(store.statistics().failed);
     }
 
-    /// With many files one flush of the file system stood for all of them, and that found nothing wrong either.
+    /// With many files, one flush of the file system replaced the flush of each, and found no error either.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn no_flush_of_everything_makes_up_for_a_directory_that_is_not_stable() {
         let directory = tempfile::tempdir().unwrap();

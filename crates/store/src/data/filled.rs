@@ -1,6 +1,6 @@
-//! What a write is for the checksums: which blocks it fills, in whole or in part, and what has to be looked at before.
+//! A write as the checksums see it: the blocks that it fills, whole or in part, and the blocks to check before.
 //!
-//! What must never enter: how sums become rows (`closing`).
+//! Not part of this module: how sums become rows (`closing`).
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use vfs::{ObjectId, Result};
 use super::sums::{BLOCK_BYTES, UNKNOWN, place_of, sum_of};
 use crate::open_store::{OpenStore, blocking};
 
-/// What a write is for the sums: which blocks it fills.
+/// The blocks that a write fills.
 pub(super) struct Filled {
     pub(super) blocks: RangeInclusive<u64>,
     offset: u64,
@@ -18,7 +18,7 @@ pub(super) struct Filled {
 }
 
 impl Filled {
-    /// `None` for nothing.
+    /// `None` for an empty write.
     pub(super) fn by(offset: u64, length: usize) -> Option<Filled> {
         let end = offset.saturating_add(length as u64);
         (length > 0).then(|| Filled {
@@ -28,7 +28,7 @@ impl Filled {
         })
     }
 
-    /// The blocks at the edges that it fills in part.
+    /// The blocks at the edges that it fills only in part.
     fn edges(&self) -> impl Iterator<Item = u64> {
         let (first, last) = (*self.blocks.start(), *self.blocks.end());
         let starts_within = !self.offset.is_multiple_of(BLOCK_BYTES);
@@ -38,7 +38,7 @@ impl Filled {
         one.into_iter().chain(other)
     }
 
-    /// The first block that it fills, and the sums from there on; with the last one in part, if zeros follow.
+    /// The first block filled from its start, and the sums from there on; includes a partial last block if zeros follow.
     pub(super) fn sums(&self, data: &[u8], zeros_follow: bool) -> (u64, Vec<u32>) {
         let skipped = self.offset.next_multiple_of(BLOCK_BYTES) - self.offset;
         let first = self.offset.div_ceil(BLOCK_BYTES);
@@ -50,12 +50,12 @@ impl Filled {
 }
 
 impl OpenStore {
-    /// Whether a write would have bytes read back that lie beside it, in blocks that the disk may have changed.
+    /// Whether a write fills blocks in part whose other bytes the disk may have changed; these bytes would be read back.
     pub(super) fn needs_check(&self, id: ObjectId, filled: &Filled) -> bool {
         self.open_sums.are_made() && filled.edges().any(|block| self.has_sum(id, block))
     }
 
-    /// Whether it is known what a block should be.
+    /// Whether the sum of a block is known.
     fn has_sum(&self, id: ObjectId, block: u64) -> bool {
         let (group, place) = place_of(block);
         !self.open_sums.is_open(id, block)
@@ -64,8 +64,8 @@ impl OpenStore {
             })
     }
 
-    /// Refuses to cut off, or to make a hole of, what lies on one side of some places, if the disk has changed the blocks that
-    /// these are in: what stays of them would be read back.
+    /// Fails if the disk has changed a block that one of these offsets splits. The caller is about to cut off or punch one side, and
+    /// the sum of the rest would be read back from the disk.
     pub(super) async fn check_split(self: &Arc<Self>, id: ObjectId, places: &[u64]) -> Result<()> {
         let split = places
             .iter()
@@ -86,14 +86,14 @@ impl OpenStore {
         .await
     }
 
-    /// Refuses it if it has.
+    /// Fails if the disk has changed a block that this write fills only in part.
     pub(super) fn check_edges(&self, id: ObjectId, filled: &Filled) -> Result<()> {
         filled
             .edges()
             .try_for_each(|block| self.check_block(id, block))
     }
 
-    /// One who writes a block only in part would have what the disk has made of the rest read back.
+    /// Fails if the disk has changed a block: after a partial write its other bytes would be read back.
     fn check_block(&self, id: ObjectId, block: u64) -> Result<()> {
         match self.open_sums.is_open(id, block) {
             true => Ok(()),

@@ -1,8 +1,8 @@
-//! Who may touch an object's data at the same time: readers and writers together, or one who
-//! truncates, punches or removes it, alone.
+//! Locks for an object's data: shared for readers and writers, exclusive for operations that
+//! truncate, punch or remove it.
 //!
-//! A guard exists only while somebody holds or awaits it, so memory is bounded by the operations in
-//! flight.
+//! A guard exists only while a task holds or awaits it, so memory is bounded by the number of operations in
+//! progress.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ pub(crate) struct Guards {
     locks: Mutex<HashMap<ObjectId, Lock>>,
 }
 
-/// Removes the lock of an object from the table when nobody is left to use it.
+/// Removes the lock of an object from the table when its last user is gone.
 #[derive(Debug)]
 struct Registration {
     guards: Arc<Guards>,
@@ -28,12 +28,12 @@ struct Registration {
 /// Held while data is read or written.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    // Dropped first, so that the registration sees whether others are left.
+    // Dropped first, so that the registration sees whether other users are left.
     _lock: OwnedRwLockReadGuard<()>,
     _registration: Registration,
 }
 
-/// Held while nobody else may touch the data.
+/// Held while no other task may touch the data.
 #[derive(Debug)]
 pub(crate) struct Exclusive {
     lock: OwnedRwLockWriteGuard<()>,
@@ -74,7 +74,7 @@ impl Guards {
 }
 
 impl Exclusive {
-    /// Lets others in without letting anyone exclude them in between.
+    /// Downgrades to a shared guard; no other task can exclude it in between.
     pub(crate) fn share(self) -> Shared {
         Shared {
             _lock: self.lock.downgrade(),
@@ -86,7 +86,7 @@ impl Exclusive {
 impl Drop for Registration {
     fn drop(&mut self) {
         let mut locks = self.guards.locks();
-        // The table's own reference is the last one: nobody holds the lock or waits for it.
+        // The table's own reference is the last one: no task holds the lock or waits for it.
         if locks
             .get(&self.id)
             .is_some_and(|lock| Arc::strong_count(lock) == 1)

@@ -1,12 +1,12 @@
 //! Small writes that have to be stable at once.
 //!
-//! Waiting for a data file and for its name costs a trip to the disk each, for one file at a time.
+//! Flushing a data file and flushing its name each cost a disk access, for one file at a time.
 //! So the bytes of a small stable write are *kept* in the metadata store as well, in the same batch
-//! as the size and the version: one trip makes all of it stable, for many files together. The data
-//! file is made stable later, and then the kept bytes go.
+//! as the size and the version: one flush makes all of it stable, for many files together. The data
+//! file is flushed later, and then the kept bytes are removed.
 //!
-//! After a crash the kept bytes are written to the data file again. So whatever makes them wrong has to
-//! remove them in the batch that makes it stable: a commit of later writes, a smaller size, removal.
+//! After a crash the kept bytes are written to the data file again. So every operation that makes them obsolete must
+//! remove them in its own batch: a commit of later writes, a smaller size, removal.
 
 use bytes::Bytes;
 use fields::Fields;
@@ -25,19 +25,19 @@ use crate::operation::Operation;
 use crate::rows::key;
 use crate::space::{Demand, ROW_BYTES};
 
-/// Larger writes go to the data file alone.
+/// Larger writes go to the data file only.
 const WRITE_BYTES: usize = 16 << 10;
-/// Of one file; what is written steadily gets its own trips to the disk.
+/// The limit for one file; a file with steady writes gets its own flushes.
 const FILE_BYTES: u64 = 256 << 10;
-/// Of all files together.
+/// The limit for all files together.
 const ALL_BYTES: u64 = 64 << 20;
-/// A write is one row.
+/// A piece is one row; a write of the largest size is one piece.
 const PIECE_BYTES: usize = WRITE_BYTES;
-/// More pieces than one write can have.
+/// Greater than the number of pieces of one write.
 const PIECES: u64 = 256;
-/// From this many files on, the whole file system is made stable instead of one after the other.
+/// From this many files on, one flush of the whole file system replaces a flush of each file.
 const MANY_FILES: usize = 8;
-/// Files in one batch of maintenance.
+/// Files in one maintenance batch.
 const FILES_A_BATCH: usize = 64;
 
 /// One kept write: the numbers of its rows, and its size.
@@ -65,7 +65,7 @@ impl OpenStore {
 }
 
 impl Operation {
-    /// A small write that is answered when it is stable.
+    /// A small write that is answered once it is stable.
     pub(super) async fn write_kept(
         &self,
         access: &OwnedAccessCheck,
@@ -73,7 +73,7 @@ impl Operation {
         region: Region,
         data: Bytes,
     ) -> Result<()> {
-        // Alone, so that writes of the same bytes are kept in the order in which they were made.
+        // Exclusive, so that writes of the same bytes are kept in the order in which they were made.
         let alone = self.guards.exclude(id).await;
         let row = self.object(id)?;
         self.check_write(access, id, &row)?;
@@ -95,7 +95,7 @@ impl Operation {
                 Need::of(row.file()?.stored),
             )
             .await?;
-        // Admitted together with the data.
+        // The space was admitted together with the data.
         let mutation = self.begin_maintenance().await;
         let recorded = mutation.and_then(|mut mutation| {
             let shape = OpenStore::enter_write(&mut mutation, &access.who, id, region.end, stored)?;
@@ -109,13 +109,13 @@ impl Operation {
 }
 
 impl OpenStore {
-    /// Removes kept writes whose data is stable where it belongs. Until the ticket is stable, a crash
-    /// brings them back over whatever was written later.
+    /// Removes kept writes whose data is stable in the data file. Until the ticket is stable, a crash
+    /// restores them over later writes.
     pub(super) async fn release_kept(&self, id: ObjectId, kept: &[Kept]) -> Result<Ticket> {
         let mut mutation = self.begin_maintenance().await?;
         remove_rows(&mut mutation, id, kept);
         let ticket = mutation.commit_local()?;
-        // Only now: who finds nothing kept relies on the tickets given out so far.
+        // Only now: a task that finds nothing kept relies on the tickets issued so far.
         self.dirty.drop_kept(id, kept);
         Ok(ticket)
     }
@@ -135,8 +135,8 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Makes the data of all files with kept writes stable and removes these. For a thread of the store's
-    /// own.
+    /// Makes the data of all files with kept writes stable and removes these writes. For the store's own
+    /// threads.
     pub(crate) fn settle_kept(&self) -> Result<()> {
         let files = self.dirty.files_with_kept();
         if files.len() < MANY_FILES {
@@ -146,7 +146,7 @@ impl OpenStore {
         } else {
             let synced = rustix::fs::syncfs(self.directory.data());
             synced.map_err(|error| self.fail(&format!("cannot make data stable: {error}")))?;
-            // A failure of a new directory is reported once, to the first caller that flushes it; this is
+            // A failed flush of a new directory is reported once, to the first caller that flushes it; this is
             // another flush.
             let named = match files.iter().any(|(_, unstable)| unstable.new_name) {
                 true => self.files.check_names(),
@@ -164,7 +164,7 @@ impl OpenStore {
         self.release_all_kept(&kept)
     }
 
-    /// After a crash: writes what was kept to the data file again. Returns whether there was something.
+    /// After a crash: writes the kept bytes to the data file again. Returns whether there were any.
     pub(crate) fn restore_kept(&self, mutation: &mut Mutation<'_>, id: ObjectId) -> Result<bool> {
         let view = self.metadata.view();
         let mut found_some = false;
@@ -182,14 +182,14 @@ impl OpenStore {
 }
 
 impl OpenStore {
-    /// Waits until a data file, and its name if that is new, are on stable storage.
+    /// Waits until a data file is on stable storage, and its name if that is new.
     pub(super) fn make_stable(&self, id: ObjectId, unstable: &Unstable) -> Result<()> {
         let content = self.content_of(id)?;
         match content.sync(unstable.new_name) {
             Ok(()) => {}
             Err(SyncError::Later(error)) => return Err(error),
             Err(SyncError::Lost(why)) if content.is_elsewhere() => self.note_loss(id, &why)?,
-            // Nothing that was answered can be relied on any more.
+            // Data that was reported as stable may be lost.
             Err(SyncError::Lost(why)) => {
                 return Err(self.fail(&format!("cannot make data of {id} stable: {why}")));
             }
@@ -200,7 +200,7 @@ impl OpenStore {
     }
 }
 
-/// Puts a write into the batch, piece by piece. Tickets number batches, so no two writes meet.
+/// Adds a write to the batch, piece by piece. Row numbers derive from the ticket, so those of two writes differ.
 pub(super) fn keep(mutation: &mut Mutation<'_>, id: ObjectId, offset: u64, data: &[u8]) {
     let first = mutation.ticket().0 * PIECES;
     let mut number = first;

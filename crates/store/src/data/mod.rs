@@ -1,9 +1,9 @@
-//! The data of regular files. Where their bytes lie is behind a seam (`contents`): in one sparse file each (`sparse`),
-//! made when it is first needed, or where the caller that opened the store has a place for them (`elsewhere`).
+//! The data of regular files. The bytes lie behind an interface (`contents`): in one sparse file each (`sparse`),
+//! created at the first write, or in the place that the caller that opened the store supplies (`elsewhere`).
 //!
-//! The object's row is the authority on its size: bytes of the contents behind it are never shown, and
-//! where the contents are shorter there is a hole. Rows are changed through
-//! [`crate::mutation::Mutation`] only; nothing in here knows names or directories.
+//! The object's row is the authority on its size. Bytes of the contents past that size are never visible, and
+//! missing bytes below it are a hole. Rows are changed only through
+//! [`crate::mutation::Mutation`]; this module knows nothing of names or directories.
 
 mod allocate;
 mod alone;
@@ -38,11 +38,11 @@ pub(crate) use guards::{Exclusive, Guards};
 pub(crate) use kept::remove_rows;
 pub(crate) use sums::OpenSums;
 
-/// What [`crate::decode_as_anything`] says, of checksums and of small writes that are kept as rows.
+/// The part of [`crate::decode_as_anything`] for checksums and kept writes.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     let _ = closing::decode(bytes);
     let _ = kept::parse_piece(bytes);
 }
 
-/// The largest file: offsets stay within 63 bits, and ext4 ends at 16 TiB.
+/// The largest file size: offsets stay within 63 bits, and ext4 ends at 16 TiB.
 pub(crate) const MAX_FILE_BYTES: u64 = (1 << 44) - 4096;

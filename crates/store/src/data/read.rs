@@ -29,7 +29,7 @@ impl OpenStore {
             true => {
                 let around = match row.placement() {
                     None => Around::new(offset, length as usize, row.size),
-                    // There are no checksums for which whole blocks would be needed.
+                    // There are no checksums, so no whole blocks are needed.
                     Some(_) => Around::exactly(offset, length as usize),
                 };
                 self.bytes_at(id, around, (offset, length as usize)).await?
@@ -47,7 +47,7 @@ impl OpenStore {
         })
     }
 
-    /// Bytes of a data file as they were written; zeros where it has a hole or has ended.
+    /// Bytes of a data file as written; zeros in holes and after its end.
     async fn bytes_at(
         self: &Arc<Self>,
         id: ObjectId,
@@ -103,7 +103,7 @@ impl OpenStore {
         })
         .await?;
         Ok(match target {
-            // What lies behind the size, or behind the data file, is no data.
+            // Bytes behind the size, or behind the end of the data file, are not data.
             SeekTarget::Data => found.filter(|data| *data < row.size),
             SeekTarget::Hole => Some(found.unwrap_or(offset).min(row.size)),
         })

@@ -1,8 +1,8 @@
 //! Setting a file's size.
 //!
-//! Growing changes the row only: there is a hole behind the data file. Shrinking first makes the row
-//! stable and then cuts the data file, because bytes that are gone could not come back if the row
-//! were lost.
+//! Growing changes only the row: the new part is a hole. Shrinking first makes the row
+//! stable and then cuts the data file. In the other order, a crash could lose the row
+//! when the bytes are gone already.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::rows::Effect;
 use crate::space::{Demand, ROW_BYTES};
 
 impl Operation {
-    /// Sets the size, and whatever else is to be set with it.
+    /// Sets the size, and the other attributes of the same request.
     pub(crate) async fn resize(
         self,
         access: OwnedAccessCheck,
@@ -38,7 +38,7 @@ impl Operation {
             self.settle_cut(id).await?;
         }
         if shrinks && size > 0 {
-            // What was kept in place of stable data goes with this change, so the data has to be stable.
+            // This change removes the kept writes, so their data has to be stable.
             self.stabilise(id).await?;
             self.check_split(id, &[size]).await?;
         }
@@ -61,7 +61,7 @@ impl Operation {
             self.mark_cut(&mut mutation, id, Origin::default());
         }
         if size == 0 && self.damaged.contains(id) {
-            // Nothing is left of what was wrong, and nothing that is written now is.
+            // The damaged bytes are gone, and new ones are correct.
             mutation.unmark(Table::Damaged, id);
             mutation.then(move |store, _| store.damaged.forget(id));
         }
@@ -72,7 +72,7 @@ impl Operation {
         if cuts {
             let elsewhere = self.is_elsewhere(id)?;
             if elsewhere {
-                // That may take long, and the mark stays until it is done.
+                // The cut may take long; the mark stays until it is done.
                 self.dirty.set_tail_clean(id, false);
             }
             self.dirty.drop_kept(id, &kept);
@@ -81,7 +81,7 @@ impl Operation {
             blocking(move || {
                 store.forget_sums(id, size, u64::MAX)?;
                 if !store.cut_contents(id, size)? && size == 0 {
-                    // They were lost, and nothing is missing of nothing.
+                    // The contents were lost; empty contents lack nothing.
                     store.content_to_change(id)?.make()?;
                     store.dirty.changed(id, true);
                 }
@@ -99,7 +99,7 @@ impl Operation {
 }
 
 impl OpenStore {
-    /// Enters the size. Times and mode that are set together with it stay as they were set.
+    /// Enters the size. Times and mode of the same request stay as requested.
     fn put_size(
         &self,
         mutation: &mut Mutation<'_>,
@@ -115,7 +115,7 @@ impl OpenStore {
         mutation.touch(id, touch)?;
         let row = mutation.object_mut(id)?;
         row.size = size;
-        // Until the file is written again this is only an upper bound, in whole blocks.
+        // An upper bound in whole blocks, until the file is written again.
         row.space_used = row.space_used.min(size.div_ceil(4096) * 4096);
         if !access.who.is_root() && set.mode.is_none() {
             let member = access.who.is_member(row.group);
@@ -124,7 +124,7 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Bytes behind the size may survive a crash; the mark says where to look for them.
+    /// Marks a file that is cut: bytes behind the size may survive a crash, and the mark tells recovery to look for them.
     pub(crate) fn mark_cut(&self, mutation: &mut Mutation<'_>, id: ObjectId, origin: Origin) {
         let marked = self.dirty.contains(id);
         let elsewhere = mutation
@@ -148,7 +148,7 @@ impl OpenStore {
                 store.dirty.mark(id, ticket, origin, 0);
             }
             store.dirty.changed(id, false);
-            // From here on the sum of the last block is one of fewer bytes.
+            // From here on the sum of the last block covers fewer bytes.
             let row = store.object(id).ok();
             if row.as_ref().is_none_or(|row| row.placement().is_none()) {
                 let size = row.map_or(0, |row| row.size);

@@ -100,7 +100,7 @@ impl Contents for DataFiles {
             Ok(())
         };
         sync().map_err(|error| match lacks_descriptors(&error) {
-            // Nothing was tried.
+            // No flush was attempted.
             true => SyncError::Later(from_os("make data stable", &error)),
             // After a failed sync the kernel may have dropped the data and report success the next time.
             false => SyncError::Lost(error.to_string()),
@@ -124,7 +124,7 @@ impl Contents for DataFiles {
 }
 
 impl DataFiles {
-    /// The data file of a row that says there is one. Where it is gone, nobody may take it for a hole.
+    /// The data file of a row that says there is one. If it is missing, that is an error and not a hole.
     fn stored(&self, id: ObjectId) -> Result<Arc<File>> {
         let missing = || {
             let place = self.layout.data_file(id);
@@ -174,8 +174,8 @@ impl DataFiles {
     }
 }
 
-/// Allocates what a write is about to make a file longer by. XFS else allocates as much again as a file has already when a write
-/// makes it longer, and counts that as used for as long as the file is open: many writers would run through the reserve, and users
+/// Allocates the range by which a write will extend a file. Otherwise, when a write extends a file, XFS allocates as much again as the
+/// file already has, and counts that as used while the file is open. Many writers would use up the reserve, and users
 /// would see files that take twice their space.
 fn allocate_extension(file: &File, offset: u64, length: u64) -> io::Result<()> {
     if length == 0 || file.metadata()?.len() >= offset + length {
@@ -203,7 +203,7 @@ impl Holey for File {
     }
 
     fn forget_cached(&self) {
-        // Where that cannot be had, memory it is.
+        // If that fails, the next read may come from memory.
         let _dropped = rustix::fs::fadvise(self.as_fd(), 0, None, Advice::DontNeed);
     }
 }
@@ -217,7 +217,7 @@ fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<AtHand
         match rustix::io::preadv2(file.as_fd(), rest, position, ReadWriteFlags::NOWAIT) {
             Ok(0) => return Ok(AtHand::All(done)),
             Ok(count) => done += count,
-            // The disk is needed, or the file system cannot tell: let another thread wait for it.
+            // The disk is needed, or the file system cannot tell: another thread has to wait for it.
             Err(Errno::AGAIN | Errno::OPNOTSUPP) => return Ok(AtHand::Only(done)),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
@@ -226,7 +226,7 @@ fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<AtHand
     Ok(AtHand::All(done))
 }
 
-/// Fills a buffer as far as the data file goes. Returns how far that is.
+/// Fills a buffer up to the end of the data file. Returns the number of bytes.
 fn read_rest(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
@@ -240,7 +240,7 @@ fn read_rest(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     Ok(done)
 }
 
-/// What a data file occupies now.
+/// The state of a data file now.
 fn stored(opened: &Opened) -> io::Result<Stored> {
     Ok(Stored {
         exists: true,
@@ -249,7 +249,7 @@ fn stored(opened: &Opened) -> io::Result<Stored> {
     })
 }
 
-/// POSIX counts blocks of 512 bytes here, whatever the file system's own are.
+/// POSIX counts blocks of 512 bytes here, independent of the file system's block size.
 fn bytes_of(found: &std::fs::Metadata) -> u64 {
     found.blocks().saturating_mul(512)
 }

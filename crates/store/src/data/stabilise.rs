@@ -1,4 +1,4 @@
-//! Making data stable: for COMMIT, for stable writes, and for files that nobody commits.
+//! Making data stable: for COMMIT, for stable writes, and for files without a COMMIT.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ impl OpenStore {
     pub(crate) async fn commit_data(self: &Arc<Self>, id: ObjectId) -> Result<Commitment> {
         let row = self.object(id)?;
         row.file()?;
-        // Rows say how long the file is, so that the data is found. Those of all writes answered so far
-        // have been committed, and become stable while the data does.
+        // The size in the row makes the data visible. The rows of all writes answered so far
+        // are committed, and become stable together with the data.
         let ticket = self.commits.committed();
         self.commits.ask_for(ticket);
         let released = self.stabilise(id).await?;
@@ -26,8 +26,8 @@ impl OpenStore {
         })
     }
 
-    /// Makes all data written so far stable. A caller that promises that it stays has to wait for the
-    /// ticket too: with it goes what was kept of earlier writes and would come back over later ones.
+    /// Makes all data written so far stable. A caller that guarantees that the data stays must also wait for the
+    /// ticket: it covers the removal of kept writes, which a crash would otherwise restore over later writes.
     pub(crate) async fn stabilise(self: &Arc<Self>, id: ObjectId) -> Result<Ticket> {
         self.health.check()?;
         let unstable = self.dirty.unstable(id);
@@ -44,19 +44,19 @@ impl OpenStore {
             false => self.release_kept(id, &kept).await?,
         };
         if is_new {
-            // Nobody has to wait for this one.
+            // No caller has to wait for this batch.
             self.note_there(id).await?;
         }
         Ok(released)
     }
 
-    /// Notes that the data file of a marked file is there for good.
+    /// Notes that the data file of a marked file exists permanently.
     async fn note_there(&self, id: ObjectId) -> Result<()> {
         let mut mutation = self.begin_maintenance().await?;
         let has_file = mutation
             .object(id)
             .is_ok_and(|row| row.placement().is_none());
-        // Marks come and go under the lock that is held now.
+        // Marks change only under the lock that is held now.
         if !has_file || !self.dirty.is_own(id) {
             return Ok(());
         }
@@ -64,18 +64,18 @@ impl OpenStore {
         mutation.commit_local().map(drop)
     }
 
-    /// Makes a cut stable before the file grows again: once its row says that it is longer, nothing else says that
-    /// what was cut off must not come back.
+    /// Makes a cut stable before the file grows again. Once the row has a larger size, nothing else prevents
+    /// the bytes that were cut off from coming back.
     pub(super) async fn settle_cut(self: &Arc<Self>, id: ObjectId) -> Result<()> {
         if self.dirty.has_unstable_cut(id) {
-            // What goes with it comes before the batch of the operation that lets the file grow.
+            // The removal of kept writes comes before the batch of the operation that lets the file grow.
             let _released = self.stabilise(id).await?;
         }
         Ok(())
     }
 
-    /// The same as [`OpenStore::stabilise`] for threads that may block. Returns what was kept of the data that is stable now, which
-    /// is to be released.
+    /// Like [`OpenStore::stabilise`], for threads that may block. Returns the kept writes whose data is stable now;
+    /// the caller releases them.
     pub(crate) fn stabilise_blocking(&self, id: ObjectId) -> Result<Vec<Kept>> {
         self.health.check()?;
         let Some(unstable) = self.dirty.unstable(id) else {

@@ -1,12 +1,12 @@
-//! Checksums of contents: which blocks of marked files have been written, and what was put into them.
+//! Checksums of contents: which blocks of marked files have been written, and with which sums.
 //!
-//! Each block of 4 KiB has a CRC-32C over its bytes within the size of the file and zeros behind them. The sums lie
-//! in rows, [`BLOCKS_A_GROUP`] blocks together. From its first write after a file was marked ([`super::dirty`]) a block
-//! is *open*: its row counts for nothing, and what is known of it lies here. Blocks are closed ([`super::closing`]) before
-//! the mark goes. So rows never have to be stable before data: after a crash nothing is believed of a file that was
-//! marked, and a block that a crash has torn is not taken for one that the disk has changed.
+//! Each block of 4 KiB has a CRC-32C over its bytes within the file size, padded with zeros. The sums lie
+//! in rows, one for [`BLOCKS_A_GROUP`] blocks. From its first write after a file was marked ([`super::dirty`]) a block
+//! is *open*: its sum in the row is void, and its new sum is kept here. Blocks are closed ([`super::closing`]) before
+//! the mark is removed. So rows never have to be stable before data: after a crash the sums of marked files are not
+//! used, and a block torn by a crash is not mistaken for one that the disk has changed.
 //!
-//! What two writers put into one block at the same time, and blocks written in part, are read back when they are
+//! Blocks that two writers wrote at the same time, and blocks written in part, are read back when they are
 //! closed.
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,23 +15,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use vfs::ObjectId;
 
-/// What one sum covers.
+/// The size of the block that one sum covers.
 pub(crate) const BLOCK_BYTES: u64 = 4096;
-/// Blocks whose sums share a row, which stays below the length at which rows are cut up.
+/// Blocks whose sums share a row. The row stays below the length at which rows are split.
 pub(crate) const BLOCKS_A_GROUP: u64 = 96;
-/// Groups in memory; that is 24 GiB of blocks, and some 30 MB. Of a file for which there is no space, no sums are left.
+/// The limit of groups in memory: 24 GiB of blocks, about 30 MB. A file whose groups do not fit loses its sums.
 const MOST_GROUPS: usize = 1 << 16;
-/// From this many on they are closed although their files are still being written.
+/// From this many groups on, groups are closed although their files are still being written.
 const MANY_GROUPS: usize = MOST_GROUPS / 4;
 const ZEROS: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
 
-/// Nothing is known of a block.
+/// The sum of a block is unknown.
 pub(crate) const UNKNOWN: u32 = 0;
 
 /// No writer has this number.
 const NOBODY: u64 = 0;
 
-/// The sum of a block, or of its beginning when zeros follow.
+/// The sum of a block, or of its beginning followed by zeros.
 pub(crate) fn sum_of(block: &[u8]) -> u32 {
     let sum = crc32c::crc32c(block);
     let rest = &ZEROS[block.len().min(ZEROS.len())..];
@@ -39,24 +39,24 @@ pub(crate) fn sum_of(block: &[u8]) -> u32 {
         true => sum,
         false => crc32c::crc32c_append(sum, rest),
     };
-    // One number stands for no sum.
+    // The value `UNKNOWN` is reserved.
     if sum == UNKNOWN { 1 } else { sum }
 }
 
-/// The group that a block belongs to, and its place in there.
+/// The group of a block, and its index in the group.
 pub(crate) fn place_of(block: u64) -> (u64, usize) {
-    // Invariant: the second is below 96.
+    // Invariant: the index is below 96.
     (block / BLOCKS_A_GROUP, (block % BLOCKS_A_GROUP) as usize)
 }
 
 /// Open blocks of one group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Open {
-    /// By their place in the group; only as many as were ever open.
+    /// By index in the group; only as long as was ever needed.
     pub(crate) sums: Vec<u32>,
-    /// The places that are open.
+    /// The indexes that are open.
     pub(crate) places: u128,
-    /// Changes with everything that happens to the group.
+    /// Changes with every event in the group.
     stamp: u64,
 }
 
@@ -79,7 +79,7 @@ impl Open {
 struct UnderWay {
     number: u64,
     blocks: RangeInclusive<u64>,
-    /// Another one wrote some of these blocks at the same time.
+    /// Another writer wrote some of these blocks at the same time.
     clashed: bool,
 }
 
@@ -87,16 +87,16 @@ struct UnderWay {
 struct File {
     groups: BTreeMap<u64, Open>,
     under_way: Vec<UnderWay>,
-    /// Groups of it had to be forgotten: everything counts as open, and no row as right.
+    /// Groups of this file had to be dropped: all blocks count as open, and no row is valid.
     overflowed: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
     files: HashMap<ObjectId, File>,
-    /// Of all files.
+    /// The number of groups of all files.
     groups: usize,
-    /// The last stamp, and the last number of a writer.
+    /// The last number used for a stamp or a writer.
     last: u64,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct OpenSums {
     are_made: bool,
 }
 
-/// One writer. When it is dropped without having said what it wrote, its blocks are read back.
+/// One writer. If it is dropped without a call of `written`, its blocks are read back.
 #[derive(Debug)]
 pub(super) struct Entry<'s> {
     sums: &'s OpenSums,
@@ -118,7 +118,7 @@ pub(super) struct Entry<'s> {
 }
 
 impl OpenSums {
-    /// Without sums, nothing is ever open.
+    /// Without checksums, no block is ever open.
     pub(crate) fn new(are_made: bool) -> OpenSums {
         OpenSums {
             state: Mutex::default(),
@@ -126,12 +126,12 @@ impl OpenSums {
         }
     }
 
-    /// Whether there are checksums of contents at all.
+    /// Whether the store computes checksums of contents.
     pub(crate) fn are_made(&self) -> bool {
         self.are_made
     }
 
-    /// Opens the blocks that somebody is about to write.
+    /// Opens the blocks that a task is about to write.
     pub(super) fn begin(&self, id: ObjectId, blocks: RangeInclusive<u64>) -> Entry<'_> {
         if !self.are_made {
             return self.entry(id, NOBODY, false);
@@ -143,8 +143,8 @@ impl OpenSums {
         self.entry(id, number, last_is_new)
     }
 
-    /// Somebody is about to change bytes of these blocks in another way than by writing them: as long as this is held, none of them is
-    /// closed, nor afterwards with what was read before.
+    /// Registers a task that will change these blocks in another way than by a write. While this is held, none of them is
+    /// closed. Afterwards none is closed with bytes that were read before.
     pub(super) fn hold(&self, id: ObjectId, blocks: RangeInclusive<u64>) -> Entry<'_> {
         let number = match self.are_made {
             true => self.state().enter(id, blocks),
@@ -162,21 +162,21 @@ impl OpenSums {
         }
     }
 
-    /// Opens blocks that are changed by one who is alone with the file: they are read back.
+    /// Opens blocks for a task that holds the file exclusively and changes them: they are read back.
     pub(super) fn open(&self, id: ObjectId, blocks: RangeInclusive<u64>) {
         if self.are_made {
             self.state().open(id, blocks);
         }
     }
 
-    /// Opens the block in which a file ends that has got shorter.
+    /// Opens the last block of a file that became shorter.
     pub(super) fn open_end(&self, id: ObjectId, size: u64) {
         if !size.is_multiple_of(BLOCK_BYTES) {
             self.open(id, size / BLOCK_BYTES..=size / BLOCK_BYTES);
         }
     }
 
-    /// Forgets open groups from one on, up to another one, which one who is alone with the file removes.
+    /// Forgets open groups from `from` up to and excluding `to`, for a task that holds the file exclusively and removes them.
     pub(super) fn drop_groups(&self, id: ObjectId, from: u64, to: u64) {
         let mut state = self.state();
         if let Some(file) = state.files.get_mut(&id) {
@@ -188,12 +188,12 @@ impl OpenSums {
         }
     }
 
-    /// Whether the row does not count for a block.
+    /// Whether the sum of a block in its row is void.
     pub(super) fn is_open(&self, id: ObjectId, block: u64) -> bool {
         self.state().is_open(id, block)
     }
 
-    /// Some open groups of a file, from one on, that nobody writes at the moment.
+    /// At most `count` open groups of a file, starting at `from`, that no task is writing now.
     pub(super) fn at_rest(&self, id: ObjectId, from: u64, count: usize) -> Vec<(u64, Open)> {
         let state = self.state();
         let Some(file) = state.files.get(&id).filter(|file| !file.overflowed) else {
@@ -214,7 +214,7 @@ impl OpenSums {
             .collect()
     }
 
-    /// Whether nothing has happened to a group since it looked so.
+    /// Whether a group has not changed since it was in this state.
     pub(super) fn is_still(&self, id: ObjectId, group: u64, open: &Open) -> bool {
         let state = self.state();
         let now = state
@@ -224,7 +224,7 @@ impl OpenSums {
         now.is_some_and(|now| now.stamp == open.stamp)
     }
 
-    /// The rows say what is known of a group, unless something has happened to it.
+    /// Closes a group whose sums are in rows now, unless the group has changed since.
     pub(super) fn close(&self, id: ObjectId, group: u64, open: &Open) {
         let mut state = self.state();
         let Some(file) = state.files.get_mut(&id) else {
@@ -241,13 +241,13 @@ impl OpenSums {
         }
     }
 
-    /// Open groups of a file.
+    /// The number of open groups of a file.
     pub(super) fn count(&self, id: ObjectId) -> usize {
         let state = self.state();
         state.files.get(&id).map_or(0, |file| file.groups.len())
     }
 
-    /// Whether so much was written of a file that it was not remembered.
+    /// Whether a file had too many open groups to remember them all.
     pub(super) fn has_overflowed(&self, id: ObjectId) -> bool {
         self.state()
             .files
@@ -255,7 +255,7 @@ impl OpenSums {
             .is_some_and(|file| file.overflowed)
     }
 
-    /// Files of which blocks should be closed though they are still being written, because there are many.
+    /// Files whose blocks should be closed although they are still being written, because too many groups are open.
     pub(crate) fn crowded(&self) -> Vec<ObjectId> {
         let state = self.state();
         match state.groups >= MANY_GROUPS {
@@ -269,7 +269,7 @@ impl OpenSums {
         self.state().files.keys().copied().collect()
     }
 
-    /// The file is gone, or its rows count for nothing and nobody writes it.
+    /// Forgets a file that is gone, or whose rows are void and that has no writers.
     pub(crate) fn forget(&self, id: ObjectId) {
         let mut state = self.state();
         if let Some(file) = state.files.remove(&id) {
@@ -294,7 +294,7 @@ impl State {
         })
     }
 
-    /// Nothing is left in memory of a file of which rows say everything.
+    /// Removes a file from memory if it has no open groups and no writers.
     fn forget_if_closed(&mut self, id: ObjectId) {
         let is_closed =
             |file: &File| file.groups.is_empty() && file.under_way.is_empty() && !file.overflowed;
@@ -354,7 +354,7 @@ impl State {
 }
 
 impl Entry<'_> {
-    /// The bytes are there; these blocks have such sums now.
+    /// Ends the write: the bytes are there, and blocks from `from` on have these sums.
     pub(super) fn written(self, from: u64, sums: &[u32]) {
         let mut state = self.sums.state();
         state.last += 1;
@@ -451,7 +451,7 @@ mod tests {
         assert_eq!(sums.state().groups, 0);
     }
 
-    /// A hole was punched behind somebody who had read back what was there before, and closed it.
+    /// A task read back a block and closed it after a hole was punched there.
     #[test]
     fn what_was_read_back_before_a_hole_was_made_is_not_believed_after_it() {
         let sums = OpenSums::new(true);

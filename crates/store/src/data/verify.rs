@@ -1,5 +1,5 @@
-//! Reads are compared with the checksums of what was written (`sums.rs`), whether they reach the disk or not: what
-//! the page cache holds may have been read ahead.
+//! Compares reads with the checksums of written data (`sums.rs`), whether the bytes come from the disk or not: the
+//! page cache may hold bytes that were read ahead.
 
 use std::thread;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use super::contents::Holey;
 use super::sums::{BLOCK_BYTES, BLOCKS_A_GROUP, UNKNOWN, place_of, sum_of};
 use crate::open_store::OpenStore;
 
-/// How often bytes are read again that do not fit: somebody may have written and closed them in between.
+/// How often mismatching bytes are read again: another task may have written and closed them in between.
 const ATTEMPTS: usize = 3;
 const BETWEEN: Duration = Duration::from_millis(2);
 
-/// The whole blocks around some bytes, as far as the file goes.
+/// The whole blocks around some bytes, up to the end of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Around {
     pub(super) start: u64,
     pub(super) length: usize,
-    /// Where the wanted bytes are in there.
+    /// The offset of the wanted bytes in the blocks.
     from: usize,
     wanted: usize,
 }
@@ -40,7 +40,7 @@ impl Around {
         }
     }
 
-    /// These bytes and no others.
+    /// Exactly these bytes.
     pub(super) fn exactly(offset: u64, length: usize) -> Around {
         Around {
             start: offset,
@@ -50,14 +50,14 @@ impl Around {
         }
     }
 
-    /// The wanted bytes among these.
+    /// The wanted part of these bytes.
     pub(super) fn part(self, bytes: &Bytes) -> Bytes {
         bytes.slice(self.from..self.from + self.wanted)
     }
 }
 
 impl OpenStore {
-    /// Where the first block begins that is not what was written, among whole blocks as they were read from `start` on; the
+    /// The start of the first block that differs from what was written. `bytes` are whole blocks, read from `start` on; the
     /// last one may end with the file.
     pub(crate) fn changed_in(&self, id: ObjectId, start: u64, bytes: &[u8]) -> Result<Option<u64>> {
         if !self.open_sums.are_made() || self.is_elsewhere(id)? {
@@ -71,12 +71,12 @@ impl OpenStore {
             }
             let sum = noted.as_ref().and_then(|(_, sums)| sums.get(place));
             let sum = sum.copied().unwrap_or(UNKNOWN);
-            // Most blocks fit; only where one does not it matters whether it is just being written.
+            // Most blocks match. Only for a mismatch it matters whether the block is being written.
             let fits = |sum| sum == UNKNOWN || sum == sum_of(bytes);
             if fits(sum) || self.open_sums.is_open(id, block) || self.voided.contains(id) {
                 continue;
             }
-            // It may have been closed since its sum was looked up. A block counts as closed only when its sum is noted.
+            // The block may have been closed after the lookup of its sum. A block counts as closed only once its sum is in the row.
             let sums = self.noted_sums(id, group)?;
             if !fits(sums.get(place).copied().unwrap_or(UNKNOWN)) {
                 return Ok(Some(block * BLOCK_BYTES));
@@ -86,7 +86,7 @@ impl OpenStore {
         Ok(None)
     }
 
-    /// Bytes of a data file as they were written; zeros where it has a hole. Fewer where the file has ended.
+    /// Bytes of a data file as written; zeros in holes. Fewer bytes at the end of the file.
     ///
     /// # Errors
     /// [`Error::Io`] when the disk cannot read them, or has changed them.

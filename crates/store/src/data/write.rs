@@ -1,9 +1,9 @@
 //! Writing data.
 //!
-//! Order: mark the file dirty, stably; put the bytes into the data file; say in the row how long the
-//! file is; make both stable, side by side, if asked to. A crash in between leaves bytes that no row
-//! covers, which are cut off before the file grows over them, or a row over bytes that are not there,
-//! which the mark tells of.
+//! Order: mark the file dirty, stably; write the bytes to the data file; put the size into the
+//! row; make both stable, in parallel, if requested. A crash in between leaves either bytes past the size in the
+//! row, which are cut off before the file grows over them, or a row that covers missing bytes,
+//! which the mark reveals.
 
 use std::sync::Arc;
 
@@ -26,26 +26,26 @@ use crate::ownership::strip_set_id;
 use crate::rows::ObjectRow;
 use crate::space::{Demand, ROW_BYTES};
 
-/// Writes below this are done where they arrive; handing them to another thread costs more, even when
-/// the data file has to be made.
+/// Writes below this size are done on the caller's thread; handing them to another thread costs more, even if
+/// the data file has to be created.
 const INLINE_BYTES: usize = 64 << 10;
 
-/// Where a write goes.
+/// The range of a write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Region {
     pub(super) offset: u64,
-    /// The first byte behind it.
+    /// The offset after the last byte.
     pub(super) end: u64,
 }
 
-/// One who writes to a marked file; the mark stays at least as long.
+/// A writer of a marked file; the mark stays at least as long.
 pub(super) struct Writing {
     store: Arc<OpenStore>,
     id: ObjectId,
 }
 
 impl Writing {
-    /// Keeps the mark of a file that has one.
+    /// Registers a writer of a file that has a mark.
     pub(super) fn join(store: &Arc<OpenStore>, id: ObjectId) -> Option<Writing> {
         store.dirty.join(id, true)?;
         Some(Writing {
@@ -82,7 +82,7 @@ impl Operation {
             && count > 0
             && self.can_keep(id, data.len())
             && !self.is_elsewhere(id)?;
-        // That of before: what is lost from here on the client is to write again.
+        // The verifier from before the write: the client must repeat a write that is lost after this point.
         let verifier = self.verifier();
         let write = move |operation: Operation| async move {
             match keeps {
@@ -142,14 +142,14 @@ impl Operation {
                 .wait(ticket.max(released), &self.health)
                 .await?;
             if self.verifier() != before {
-                // Something was lost meanwhile, and these bytes may be among it.
+                // Data was lost meanwhile, perhaps these bytes.
                 return Err(Error::Delay);
             }
         }
         Ok(())
     }
 
-    /// Notes in the row that data up to `end` was written. Without that it is as if writing had failed.
+    /// Records in the row that data up to `end` was written. Without this the write counts as failed.
     pub(super) async fn record_write(
         &self,
         who: &Credentials,
@@ -157,7 +157,7 @@ impl Operation {
         end: u64,
         stored: Stored,
     ) -> Result<Ticket> {
-        // Admitted together with the data.
+        // The space was admitted together with the data.
         let mutation = self.begin_maintenance().await;
         mutation
             .and_then(|mut mutation| {
@@ -169,7 +169,7 @@ impl Operation {
 }
 
 impl OpenStore {
-    /// Refuses to make a data file for which the file system below has no space; one that is there needs none.
+    /// Fails if the file system below has no space for a new data file; an existing one needs none.
     pub(super) fn admit_contents(&self, row: &ObjectRow) -> Result<()> {
         match row.placement().is_some() || row.file()?.stored {
             true => Ok(()),
@@ -177,7 +177,7 @@ impl OpenStore {
         }
     }
 
-    /// Registers a writer: marks the file, stably, and cuts off what a failed write left behind its end.
+    /// Registers a writer: marks the file, stably, and cuts off bytes of failed writes behind its end.
     pub(super) async fn prepare_to_write(
         self: &Arc<Self>,
         shared: Shared,
@@ -193,8 +193,8 @@ impl OpenStore {
         Ok((alone.share(), writing))
     }
 
-    /// Registers a writer of a file and returns once its mark is stable. Also says whether the end of
-    /// the data file is known to be where the row says.
+    /// Registers a writer of a file and returns once its mark is stable. Also returns whether the data file
+    /// is known to end where the row says.
     pub(super) async fn begin_writing(self: &Arc<Self>, id: ObjectId) -> Result<(Writing, bool)> {
         self.begin_writing_as(id, false).await
     }
@@ -223,7 +223,7 @@ impl OpenStore {
     async fn mark_dirty(&self, id: ObjectId, foreign: bool) -> Result<super::dirty::Mark> {
         let mut mutation = self.begin_maintenance().await?;
         mutation.object(id)?;
-        // Somebody else may have been faster while this waited for the lock.
+        // Another task may have marked it while this one waited for the lock.
         if let Some(mark) = self.dirty.join(id, foreign) {
             return Ok(mark);
         }
@@ -231,7 +231,7 @@ impl OpenStore {
             true => mutation.mark_foreign(Table::Dirty, id),
             false => self.mark_own(&mut mutation, id)?,
         }
-        // Content of others changes no version.
+        // Content of another primary changes no version.
         mutation.unmark(Table::Digests, id);
         let origin = Origin {
             born_marked: false,
@@ -247,7 +247,7 @@ impl OpenStore {
         })
     }
 
-    /// Marks a file that is to be written here. Where it was at rest, its data file is there for good, if it has one.
+    /// Marks a file for a local write. If the file was unmarked and has a data file, that data file exists permanently.
     pub(super) fn mark_own(&self, mutation: &mut Mutation<'_>, id: ObjectId) -> Result<()> {
         let row = mutation.object(id)?;
         let has_file = row.placement().is_none() && row.file().is_ok_and(|file| file.stored);
@@ -256,7 +256,7 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Removes bytes of the data file behind the size in the row, which only somebody alone may do.
+    /// Removes bytes of the data file behind the size in the row. Needs the exclusive guard.
     pub(crate) async fn cut_tail(
         self: &Arc<Self>,
         _alone: &Exclusive,
@@ -269,7 +269,7 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Makes the contents no longer than `size`; says whether there are any.
+    /// Cuts the contents to at most `size`; returns whether there are any contents.
     pub(crate) fn cut_contents(&self, id: ObjectId, size: u64) -> Result<bool> {
         let cut = self.content_of(id)?.cut(size)?;
         if cut == Cut::Shortened {
@@ -278,7 +278,7 @@ impl OpenStore {
         Ok(cut != Cut::Absent)
     }
 
-    /// Puts bytes into the data file; what a failure may have left behind is noted.
+    /// Writes bytes to the data file; notes that a failure may have left some behind.
     pub(super) async fn put_or_note(
         self: &Arc<Self>,
         id: ObjectId,
@@ -302,7 +302,7 @@ impl OpenStore {
                 .await?;
         }
         let entry = self.open_sums.begin(id, filled.blocks.clone());
-        // An earlier writer has said so by now, or the block is open.
+        // By now an earlier writer has recorded the data file in the row, or the block is open.
         let zeros_follow = entry.last_is_new && !self.object(id)?.file()?.stored;
         let outcome = self.put_bytes(id, offset, data.clone(), need).await;
         if outcome.is_ok() && self.open_sums.are_made() {

@@ -1,17 +1,17 @@
-//! What the embedded store, and its files, refuse, and what the operating system said of that.
+//! Errors of the embedded store and its files, with the operating system's error if there is one.
 //!
-//! What must never enter: what becomes of it.
+//! Not part of this module: how errors are handled.
 
 use std::io;
 
 use crate::malformed::Malformed;
 
-/// The embedded store refused or failed. Writes are over for this process when a write met it.
+/// The embedded store refused or failed. If this happens in a write, this process writes no more.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("metadata store: {what}")]
 pub(crate) struct MetadataError {
     what: String,
-    /// What the operating system said, as a number.
+    /// The error number of the operating system.
     code: Option<i32>,
 }
 
@@ -21,7 +21,7 @@ impl MetadataError {
         MetadataError { what, code: None }
     }
 
-    /// The operating system, or the code that read, refused `action`.
+    /// The error when `action` failed in the operating system or in the code that reads a file.
     pub(super) fn of(action: impl std::fmt::Display, error: &io::Error) -> MetadataError {
         MetadataError {
             what: format!("cannot {action}: {error}"),
@@ -29,7 +29,7 @@ impl MetadataError {
         }
     }
 
-    /// What the operating system said, if it was that.
+    /// The error of the operating system, if that was the cause.
     pub(crate) fn os_error(&self) -> Option<io::Error> {
         self.code.map(io::Error::from_raw_os_error)
     }
@@ -44,7 +44,7 @@ impl From<fjall::Error> for MetadataError {
     }
 }
 
-/// What the operating system said at the bottom of an error of the embedded store.
+/// The error of the operating system that caused an error of the embedded store.
 pub(super) fn os_error(error: &fjall::Error) -> Option<&io::Error> {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(error) = cause {

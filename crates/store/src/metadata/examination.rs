@@ -1,11 +1,11 @@
-//! Looks at the files of the embedded store before it may open them: are they torn by a crash, or rotten?
+//! Examines the files of the embedded store before they may be opened: were they torn by a crash, or damaged?
 //!
-//! A crash may tear the end of the newest journal, behind everything that was answered. Anything else that does not
-//! read as it was written is damage of the disk, and what the embedded store would do then must not happen: it
-//! drops the rest of a journal, and whole tables, without a word. Nothing in here changes a file, except
-//! [`give_up`], which is asked for.
+//! A crash may tear the end of the newest journal, after all data that was reported as stable. Any other data that does not
+//! read as written was damaged by the disk. The embedded store must not open such files: it would
+//! silently drop the rest of a journal, and whole tables. This module changes no file, except in
+//! [`give_up`], on request.
 //!
-//! Tables are verified block by block by the embedded store as it reads them; here only the lists of tables are.
+//! The embedded store verifies tables block by block when it reads them; this module checks only the lists of tables.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,27 +18,27 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::mark::{self, Mark, Noted, Reached};
 use super::{MetadataError, framing};
 
-/// No journal grows beyond a small part of this; a longer file is none.
+/// Journals stay far below this size; a longer file is not a journal.
 const MAX_JOURNAL_BYTES: u64 = 1 << 30;
-/// No list of tables is longer.
+/// No list of tables is longer than this.
 const MAX_LIST_BYTES: u64 = 64 << 20;
 const CHUNK_BYTES: usize = 1 << 20;
 const SECTOR_BYTES: usize = 512;
 const UNREADABLE: &str = "unreadable operation";
-/// The embedded store's own table of keyspaces, and the three of ours.
+/// The embedded store's own table of keyspaces, and the store's three keyspaces.
 const KEYSPACES: [&str; 4] = ["0", "1", "2", "3"];
 const VERSION_HEADER: &[u8] = b"FJL\x03";
 
-/// What the disk has changed.
+/// Damage that the disk has caused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Damage {
     /// The file.
     pub(crate) path: PathBuf,
     /// What is known about it.
     pub(crate) what: String,
-    /// What of the journals could be gone on with.
+    /// The part of the journals that can be kept.
     keep: Option<Keep>,
-    /// The rows are whole, and end before what was stable.
+    /// The rows are complete, but end before the last stable batch.
     ends_early: bool,
 }
 
@@ -53,7 +53,7 @@ impl Damage {
         }
     }
 
-    /// Rows that are whole, but end before what was stable: what held the rest is gone.
+    /// The rows are complete, but end before the last stable batch: the file with the rest is gone.
     pub(super) fn of_end(path: &Path, what: String) -> Damage {
         Damage {
             ends_early: true,
@@ -61,7 +61,7 @@ impl Damage {
         }
     }
 
-    /// The same of a file that was looked at in a copy.
+    /// The same damage, with the path of the original instead of the examined copy.
     fn seen_in(self, copy: &Path, original: &Path) -> Damage {
         let path = match self.path.strip_prefix(copy) {
             Ok(inside) if inside.as_os_str().is_empty() => original.to_owned(),
@@ -71,7 +71,7 @@ impl Damage {
         Damage { path, ..self }
     }
 
-    /// Whether [`super::Metadata::give_up_damaged`] makes something of it that can be opened.
+    /// Whether [`super::Metadata::give_up_damaged`] can make these files usable.
     pub(crate) fn can_be_given_up(&self) -> bool {
         self.keep.is_some() || self.ends_early
     }
@@ -80,34 +80,34 @@ impl Damage {
 /// The part of the journals before some damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Keep {
-    /// Journals before this one are whole.
+    /// Journals before this one are complete.
     journal: u64,
-    /// So much of this one, too.
+    /// This many bytes of this journal are complete, too.
     bytes: u64,
-    /// The last batch in all of this.
+    /// The last batch in the part that is kept.
     batch: u64,
 }
 
-/// The embedded store may open its files, after the newest journal was cut as a crash wants it.
+/// The embedded store may open its files, after the torn end of the newest journal is cut off.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sound {
-    /// Where to cut what a crash has torn.
+    /// The journal that a crash has torn, and where to cut it.
     pub(super) torn: Option<(PathBuf, u64)>,
-    /// What the rows must reach once they are open.
+    /// The batch that the rows must reach once they are open.
     pub(super) reached: Reached,
 }
 
-/// What a look at the files can end with.
+/// Why files cannot be opened.
 #[derive(Debug)]
 pub(crate) enum OpenError {
-    /// The disk has changed something.
+    /// The disk has damaged a file.
     Damaged(Damage),
     /// Something else went wrong.
     Failed(MetadataError),
 }
 
 impl OpenError {
-    /// The same, by the files of which a copy was looked at.
+    /// The same, with the paths of the originals instead of the examined copies.
     pub(super) fn seen_in(self, copy: &Path, original: &Path) -> OpenError {
         match self {
             OpenError::Damaged(damage) => OpenError::Damaged(damage.seen_in(copy, original)),
@@ -122,13 +122,13 @@ impl From<MetadataError> for OpenError {
     }
 }
 
-/// What was found in one journal.
+/// The state of one journal.
 struct Journal {
     number: u64,
     path: PathBuf,
-    /// Whole batches in order, up to here.
+    /// Complete batches end here.
     end: u64,
-    /// Of the last of these.
+    /// The sequence of the last complete batch.
     sequence: u64,
     batch: u64,
     broken: Option<Break>,
@@ -136,13 +136,13 @@ struct Journal {
 
 struct Break {
     what: String,
-    /// A crash may do that.
+    /// A crash can cause this.
     may_be_torn: bool,
-    /// Whole batches behind it.
+    /// Complete batches after the break.
     behind: u64,
 }
 
-/// Looks at all files that rows lie in.
+/// Examines all files that hold rows.
 pub(super) fn examine(folder: &Path) -> Result<Sound, OpenError> {
     check_lists(folder)?;
     let noted =
@@ -165,7 +165,7 @@ pub(super) fn examine(folder: &Path) -> Result<Sound, OpenError> {
     judge(newest, noted).map_err(OpenError::Damaged)
 }
 
-/// Without any journal tables are all that is left. The next journal has a number that none had.
+/// Without any journal only the tables are left. The next journal gets a number that no journal had.
 fn without_journal(folder: &Path, noted: Noted) -> Damage {
     let (known, journal) = match noted {
         Noted::Reached(reached) => {
@@ -185,7 +185,7 @@ fn without_journal(folder: &Path, noted: Noted) -> Damage {
     }
 }
 
-/// What is wrong with a journal that another one follows. It was complete before the next one was made.
+/// The damage of a journal that another one follows. Such a journal was complete before the next one was created.
 fn unfit_before(last: &Journal, next: u64, next_path: &Path) -> Option<Damage> {
     if let Some(broken) = &last.broken {
         return Some(last.damage(broken, "and another journal follows"));
@@ -214,13 +214,13 @@ fn judge(newest: &Journal, noted: Noted) -> Result<Sound, Damage> {
         let what = format!("journal {}, which was stable, is missing", reached.journal);
         return Err(newest.short(what));
     }
-    // No batch in any journal: those before are all in tables.
+    // If no journal holds a batch, all earlier batches are in tables.
     let some = newest.batch > 0;
     if let Some(broken) = &newest.broken {
         let unknown = match noted {
             Noted::Reached(_) => !some && reached.journal == newest.number && reached.batch > 0,
             Noted::Damaged => true,
-            // Rows of an older program, whose batches have no numbers.
+            // Rows of an older program: its batches have no numbers.
             Noted::Missing => some,
         };
         if unknown || !broken.may_be_torn {
@@ -276,7 +276,7 @@ impl Journal {
     }
 }
 
-/// The journals of some rows, oldest first.
+/// The journals in a folder, oldest first.
 fn journal_files(folder: &Path) -> Result<Vec<(u64, PathBuf)>, MetadataError> {
     let wrong = |error: io::Error| failed("list", folder, &error);
     let mut journals = Vec::new();
@@ -301,7 +301,7 @@ pub(super) fn is_journal(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "jnl")
 }
 
-/// A journal without what was allocated ahead.
+/// The bytes of a journal without the space allocated ahead.
 pub(super) fn read_journal_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let wrong = |error| match error {
         OpenError::Damaged(damage) => io::Error::other(damage.what),
@@ -313,7 +313,7 @@ pub(super) fn read_journal_bytes(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Reads a journal through. Its batches go on behind `sequence` and `batch`.
+/// Reads a journal. Its batches continue after `sequence` and `batch`.
 fn read_journal(
     number: u64,
     path: PathBuf,
@@ -340,20 +340,20 @@ fn read_journal(
                 end += found.length;
                 continue;
             }
-            // What was allocated ahead.
+            // The space allocated ahead.
             None if rest.iter().all(|byte| *byte == 0) => break,
             None => UNREADABLE,
         };
         let behind = framing::count_batches(rest, &key);
         broken = Some(Break {
             what: what.into(),
-            // Whole operations in the wrong order are none that a crash has cut.
+            // A crash does not put complete operations into the wrong order.
             may_be_torn: what == UNREADABLE && unreadable.is_none(),
             behind,
         });
         break;
     }
-    // No crash makes a disk unable to read.
+    // A crash does not make sectors unreadable.
     let broken = match unreadable {
         Some(what) => Some(Break {
             what,
@@ -372,7 +372,7 @@ fn read_journal(
     })
 }
 
-/// A file without the zeros at its end, up to the first byte that the disk cannot read, and what it says of that.
+/// The bytes of a file without zeros at its end, up to the first byte that the disk cannot read; and the error at that byte.
 fn read_sectors(path: &Path) -> Result<(Vec<u8>, Option<String>), OpenError> {
     let wrong = |error: io::Error| failed("read", path, &error);
     let file = match plain_file::open(path) {
@@ -386,13 +386,13 @@ fn read_sectors(path: &Path) -> Result<(Vec<u8>, Option<String>), OpenError> {
     read_while_readable(|buffer, at| file.read_at(buffer, at)).map_err(|error| wrong(error).into())
 }
 
-/// The same of anything that can be read at a place.
+/// The same for any source that can be read at an offset.
 fn read_while_readable(
     read: impl Fn(&mut [u8], u64) -> io::Result<usize>,
 ) -> io::Result<(Vec<u8>, Option<String>)> {
     let (mut bytes, mut zeros) = (Vec::new(), 0);
     let mut chunk = vec![0; CHUNK_BYTES];
-    // Where a large piece cannot be read, sectors are tried.
+    // If a large piece cannot be read, single sectors are tried.
     let mut length = CHUNK_BYTES;
     loop {
         let at = (bytes.len() + zeros) as u64;
@@ -420,8 +420,8 @@ fn read_while_readable(
     }
 }
 
-/// The lists of tables, which the embedded store believes without looking at their checksum; where one is missing
-/// it removes the tables.
+/// Checks the lists of tables. The embedded store trusts them without verifying their checksum, and if one is missing it
+/// removes the tables.
 fn check_lists(folder: &Path) -> Result<(), OpenError> {
     let header = read(&folder.join("version"))?;
     if header != VERSION_HEADER {
@@ -451,10 +451,10 @@ fn check_lists(folder: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// The embedded store opens what has the name of a table, and would wait for ever at a FIFO.
+/// Checks that tables are regular files: the embedded store opens each, and would wait for ever at a FIFO.
 fn check_kinds(folder: &Path) -> Result<(), OpenError> {
     let found = match fs::read_dir(folder) {
-        // The code that needs it reports that.
+        // The code that needs the folder reports its absence.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         found => found.map_err(|error| failed("list", folder, &error))?,
     };
@@ -470,7 +470,7 @@ fn check_kinds(folder: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// A small file that has to be there.
+/// A small file that must exist.
 fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
     match plain_file::read(path, MAX_LIST_BYTES) {
         Ok(bytes) => Ok(bytes),
@@ -481,7 +481,7 @@ fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
     }
 }
 
-/// Cuts the journals where damage begins. Whole files are kept on `shelf`. Says what was lost.
+/// Cuts the journals where damage begins. Copies of the whole files are kept on `shelf`. Returns what was lost.
 pub(super) fn give_up(folder: &Path, shelf: &Path) -> Result<Vec<String>, OpenError> {
     let mut lost = Vec::new();
     loop {
@@ -529,7 +529,7 @@ fn cut(folder: &Path, shelf: &Path, keep: Keep) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Copies a file, with holes where the disk cannot read it.
+/// Copies a file, with holes where the disk cannot read the original.
 fn copy_readable(from: &Path, to: &Path) -> io::Result<()> {
     let (from, to) = (File::open(from)?, File::create_new(to)?);
     let length = from.metadata()?.len();
@@ -544,7 +544,7 @@ fn copy_readable(from: &Path, to: &Path) -> io::Result<()> {
     to.sync_all()
 }
 
-/// Makes a journal end where its whole batches end.
+/// Cuts a journal after its complete batches.
 pub(super) fn cut_at(path: &Path, bytes: u64) -> io::Result<()> {
     let file = File::options().write(true).open(path)?;
     file.set_len(bytes)?;
@@ -563,7 +563,7 @@ fn failed(action: &str, path: &Path, error: &io::Error) -> MetadataError {
 mod tests {
     use super::*;
 
-    /// A journal with a sector that the disk cannot read had no remedy, though all before it is whole.
+    /// A journal with an unreadable sector could not be repaired, although everything before the sector is complete.
     #[test]
     fn what_lies_before_an_unreadable_sector_is_read() {
         let unreadable = 3 * SECTOR_BYTES as u64;

@@ -1,7 +1,7 @@
 //! Reads the journal of the embedded store without changing it: where its batches end, and where it breaks.
 //!
-//! The embedded store cuts a journal off at the first thing that it cannot read, whatever lies behind. Before
-//! it may do that, somebody has to know whether what it would cut was ever stable ([`super::examination`]).
+//! The embedded store cuts a journal off at the first thing that it cannot read, whatever follows. Before
+//! that may happen, [`super::examination`] has to know whether the part to be cut was ever stable.
 //!
 //! This is the format of fjall 3.1.13 (`journal/entry.rs`, `journal/batch_reader.rs`), to which the workspace pins
 //! it; numbers are little-endian. A batch is 1 (1), count of items (4), sequence (8); then each item; then 3 (1),
@@ -14,26 +14,26 @@ const START: u8 = 1;
 const ITEM: u8 = 2;
 const END: u8 = 3;
 const CLEAR: u8 = 4;
-/// What an item takes beside its key and value; a byte more stands for the table's number.
+/// The size of an item without its key and value, plus one byte for the table's number.
 pub(super) const ITEM_BYTES: u64 = 22;
-/// What a batch takes beside its items, and with the item that numbers it at most.
+/// The size of a batch without its items, plus the largest size of the item with its number.
 pub(super) const BATCH_BYTES: u64 = 26 + ITEM_BYTES + 16;
 const TRAILER: [u8; 4] = *b"FJL\x03";
-/// Kinds of items that the embedded store can replay: a value, and two ways to remove one.
+/// The kinds of items that the embedded store can replay: a value, and two kinds of removal.
 const KINDS: std::ops::RangeInclusive<u8> = 0..=2;
 
-/// One whole batch.
+/// One complete batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Framed {
     /// Its length in bytes.
     pub(super) length: usize,
-    /// Its place in the order of the embedded store.
+    /// Its sequence in the embedded store.
     pub(super) sequence: u64,
     /// The number that [`super::Batch::commit`] gave it; batches of older programs have none.
     pub(super) number: Option<u64>,
 }
 
-/// The batch that `bytes` begin with, if they begin with a whole one. `number_key` is the key of the item that
+/// The batch at the start of `bytes`, if there is a complete one. `number_key` is the key of the item that
 /// holds the batch's number.
 pub(super) fn batch(bytes: &[u8], number_key: &[u8]) -> Option<Framed> {
     let mut reader = Reader { bytes, at: 0 };
@@ -61,7 +61,7 @@ pub(super) fn batch(bytes: &[u8], number_key: &[u8]) -> Option<Framed> {
     })
 }
 
-/// How many whole batches lie anywhere in `bytes`, whatever lies between them.
+/// The number of complete batches anywhere in `bytes`, whatever lies between them.
 pub(super) fn count_batches(bytes: &[u8], number_key: &[u8]) -> u64 {
     let (mut at, mut count) = (0, 0);
     while let Some(next) = bytes.get(at..).and_then(next_start) {
@@ -87,7 +87,7 @@ struct Reader<'b> {
 }
 
 impl<'b> Reader<'b> {
-    /// Key and value of the next item; nothing for an emptied keyspace.
+    /// Key and value of the next item; the inner `None` is an emptied keyspace.
     #[expect(
         clippy::option_option,
         reason = "the outer one says that it is no item"
@@ -142,7 +142,7 @@ impl<'b> Reader<'b> {
 mod tests {
     use super::*;
 
-    /// What fjall 3.1.13 writes for a batch that puts `k` = `value` and removes `gone` in keyspace 3, as golden bytes.
+    /// Golden bytes: what fjall 3.1.13 writes for a batch that puts `k` = `value` and removes `gone` in keyspace 3.
     fn golden() -> Vec<u8> {
         let mut items = vec![ITEM, 0, 0];
         items.extend([3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 5, 0, 0, 0, 5, 0, 0, 0]);
@@ -167,7 +167,7 @@ mod tests {
         for at in (0..5).chain(13..bytes.len()) {
             let mut damaged = bytes.clone();
             damaged[at] ^= 4;
-            // The keyspace, key and value are covered by the checksum, the rest by its meaning.
+            // The checksum covers keyspace, key and value; the meaning of the other bytes is checked.
             assert_eq!(batch(&damaged, b"n"), None, "byte {at}");
             assert_eq!(batch(&bytes[..at], b"n"), None, "cut at {at}");
         }

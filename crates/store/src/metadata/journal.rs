@@ -1,8 +1,8 @@
 //! Makes the journal of the embedded store stable without holding its lock.
 //!
 //! fjall 3.1 waits for the disk with the journal locked, so that no batch can be committed
-//! meanwhile. Here its newest journal is synchronised through a descriptor of our own. That relies on
-//! two things of that version: journals are files `N.jnl` numbered one after the other, and the next
+//! meanwhile. This module flushes the newest journal through its own descriptor instead. It relies on
+//! two properties of that version: journals are files `N.jnl` with consecutive numbers, and the next
 //! one appears only when the one before is stable (`journal/writer.rs`, `rotate`).
 
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ use std::thread;
 
 use crate::error::WITHOUT_DESCRIPTORS;
 
-/// How long the embedded store makes a new journal, which is a hole at first.
+/// The length of a new journal of the embedded store; it is a hole at first.
 const NEW_BYTES: u64 = 64 << 20;
 
 /// The journals of an embedded store.
@@ -30,14 +30,14 @@ pub(super) struct Journals {
     allocated: Mutex<Allocated>,
 }
 
-/// What is allocated of a journal.
+/// The space allocated for a journal.
 #[derive(Debug, Default)]
 struct Allocated {
     number: Option<u64>,
-    /// Where the journal ended, at most, when the batches before had taken `written_bytes`.
+    /// An upper bound for the end of the journal when batches had taken `written_bytes`.
     end: u64,
     written_bytes: u64,
-    /// Up to here.
+    /// Space is allocated up to here.
     through: u64,
 }
 
@@ -45,12 +45,12 @@ struct Allocated {
 struct Journal {
     number: u64,
     file: Arc<File>,
-    /// Whether anything was seen in it; once there is, there always is.
+    /// Whether a batch was seen in it; once true, it stays true.
     begun: Arc<AtomicBool>,
 }
 
 impl Journals {
-    /// The journals in the folder of an embedded store that is open.
+    /// The journals in the folder of an open embedded store.
     pub(super) fn find(folder: &Path) -> io::Result<Journals> {
         Ok(Journals {
             folder: folder.to_owned(),
@@ -59,13 +59,13 @@ impl Journals {
         })
     }
 
-    /// Allocates the newest journal so far behind its end, without making it longer. `written_bytes` is what batches have
-    /// taken in all journals since they were found.
+    /// Allocates space past the end of the newest journal, without changing its length. `written_bytes` is what batches have
+    /// taken in all journals since `find`.
     pub(super) fn allocate(&self, written_bytes: u64, ahead_bytes: u64) -> io::Result<()> {
         if ahead_bytes == 0 {
             return Ok(());
         }
-        // The newest that a flush has found; the next one is allocated after the first flush that finds it.
+        // The newest journal that a flush has found; the next one gets space after the first flush that finds it.
         let newest = self.newest().clone();
         let mut allocated = self
             .allocated
@@ -75,8 +75,8 @@ impl Journals {
         if allocated.number == Some(newest.number) {
             allocated.end += since_bytes;
         } else {
-            // One that was there at the start ends where its file does, unless the embedded store has just made it; in
-            // one that is new lies at most what was written since the last look.
+            // A journal that existed at the start ends at its file's end, unless the embedded store has just created it. A
+            // new journal holds at most what was written since the last call.
             let is_first = allocated.number.is_none();
             let length = newest.file.metadata()?.len();
             let old = is_first && length != NEW_BYTES;
@@ -97,15 +97,15 @@ impl Journals {
         Ok(())
     }
 
-    /// Returns when everything the operating system has been given of any journal is stable; with the number of the
-    /// newest in which anything may have been. One that was made a moment ago counts only once something is in it: until
-    /// then a crash may tear all that it has. `is_only` says that a moment ago there was one journal and no more.
+    /// Returns when everything in the operating system's cache for any journal is stable. The result is the number of the
+    /// newest journal that may hold a batch. A new journal counts only once it holds one: until then
+    /// a crash may tear all of its content. `is_only` says that there was exactly one journal just before the call.
     pub(super) fn sync(&self, is_only: bool) -> io::Result<u64> {
-        // What was given before this call lies in the newest journal, or in one that was made stable
+        // Data written before this call lies in the newest journal, or in one that was made stable
         // before the newest appeared.
         let newest = loop {
             match self.catch_up(is_only) {
-                // No disk has failed, and nothing is answered before it is stable.
+                // The disk has not failed, and no request is answered before this is stable.
                 Err(error) if lacks_descriptors(&error) => thread::sleep(WITHOUT_DESCRIPTORS),
                 newest => break newest?,
             }
@@ -118,7 +118,7 @@ impl Journals {
         })
     }
 
-    /// Whether this many descriptors could be had at once.
+    /// Whether this many descriptors are available at once.
     pub(super) fn are_left(&self, count: usize) -> bool {
         let file = Arc::clone(&self.newest().file);
         descriptors::are_left(count, &file)
@@ -130,14 +130,14 @@ impl Journals {
 
     fn catch_up(&self, is_only: bool) -> io::Result<Journal> {
         let mut newest = self.newest();
-        // One that still has its name was there a moment ago; if there was one only, it was that.
+        // A journal that still has its name existed just before the call; if there was only one, this is it.
         if is_only && newest.has_name()? {
             return Ok(newest.clone());
         }
         loop {
             match open_if_there(&self.folder, newest.number + 1) {
                 Ok(file) => *newest = Journal::new(newest.number + 1, file),
-                // Journals go oldest first: while ours has its name, none behind it can be gone.
+                // The oldest journals are removed first: while this one has its name, no later one can be gone.
                 Err(error) if is_missing(&error) && newest.has_name()? => {
                     return Ok(newest.clone());
                 }
@@ -157,7 +157,7 @@ impl Journal {
         }
     }
 
-    /// Whether it was not removed.
+    /// Whether it has not been removed.
     fn has_name(&self) -> io::Result<bool> {
         Ok(self.file.metadata()?.nlink() > 0)
     }
@@ -175,7 +175,7 @@ impl Journal {
     }
 }
 
-/// The newest journal, whatever it is called.
+/// Finds the newest journal by listing the folder.
 fn search(folder: &Path) -> io::Result<Journal> {
     let mut numbers = Vec::new();
     for found in fs::read_dir(folder)? {
@@ -196,7 +196,7 @@ fn open(folder: &Path, number: u64) -> io::Result<File> {
     File::open(path_of(folder, number))
 }
 
-/// The same for one that is mostly missing: finding that out takes no descriptor.
+/// Opens a journal that is usually missing: that is found out without a descriptor.
 fn open_if_there(folder: &Path, number: u64) -> io::Result<File> {
     fs::metadata(path_of(folder, number))?;
     open(folder, number)
@@ -218,7 +218,7 @@ mod tests {
         }
         let journals = Journals::find(folder.path()).unwrap();
         assert_eq!(journals.catch_up(false).unwrap().number, 4);
-        // Old ones go once they are no longer needed.
+        // Old journals are removed once they are no longer needed.
         fs::remove_file(folder.path().join("4.jnl")).unwrap();
         File::create(folder.path().join("5.jnl")).unwrap();
         File::create(folder.path().join("6.jnl")).unwrap();
@@ -226,7 +226,7 @@ mod tests {
         journals.sync(false).unwrap();
     }
 
-    /// Journals can come and go between two looks: flushing one that is gone would promise in vain.
+    /// Journals can appear and disappear between two looks; a flush of a removed journal would guarantee nothing.
     #[test]
     fn a_journal_is_found_again_after_several_have_gone() {
         let folder = tempfile::tempdir().unwrap();
@@ -239,7 +239,7 @@ mod tests {
         journals.sync(false).unwrap();
     }
 
-    /// Where there is only one journal, it is not looked for again while it has its name.
+    /// If there is only one journal, it is not searched again while it has its name.
     #[test]
     fn the_only_journal_is_known_by_its_name() {
         let folder = tempfile::tempdir().unwrap();

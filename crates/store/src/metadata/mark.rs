@@ -1,11 +1,11 @@
-//! How far the rows are known to be stable: one small file beside the journals.
+//! Records up to which batch the rows are known to be stable, in one small file beside the journals.
 //!
-//! Each group commit notes, once it is stable, the number of its last batch. So a process that opens the rows later
-//! can tell a journal that a power failure tore, which ends behind that number, from one that the disk has damaged.
-//! The note waits for no disk: a process that is killed leaves it whole, and a power failure leaves an older one,
-//! about a second old, because [`Mark::settle`] is called regularly.
+//! After each group commit is stable, this file notes the number of its last batch. So a process that opens the rows later
+//! can tell a journal torn by a power failure, which ends after that batch, from one damaged by the disk.
+//! Writing the note does not wait for the disk. If the process is killed the note is complete; a power failure leaves a note
+//! that is about a second old, because [`Mark::settle`] is called regularly.
 //!
-//! Two places in the file are written in turn, so that a write that is torn leaves the one before. Each is 40 bytes,
+//! Two places in the file are written in turn, so that a torn write leaves the previous note. Each is 40 bytes,
 //! numbers big-endian: `MRK` 1, a zero (4), generation (8), journal (8), batch (8), XXH3-64 of the 32 bytes before (8).
 
 use std::fs::File;
@@ -22,30 +22,30 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(super) const FILE: &str = "stable";
 const MAGIC: [u8; 8] = *b"MRK\x01\0\0\0\0";
 const RECORD_BYTES: usize = 40;
-/// In different blocks of any disk.
+/// The two places lie in different blocks on any disk.
 const PLACES: [u64; 2] = [0, 4096];
 
-/// What was stable.
+/// A point that was stable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reached {
-    /// The newest journal in which anything was then, or one before it.
+    /// The newest journal that held a batch then, or the one before it.
     pub(super) journal: u64,
-    /// Every batch up to this number, which may lie in older journals or in tables.
+    /// All batches up to this number were stable, in journals or in tables.
     pub(super) batch: u64,
 }
 
-/// What the file says.
+/// The content of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Noted {
-    /// There is none: an older program made the rows, or somebody removed it.
+    /// The file does not exist: an older program created the rows, or a user removed it.
     Missing,
-    /// Neither place can be believed.
+    /// Neither place is valid.
     Damaged,
-    /// Something that was true once.
+    /// A point that was stable once.
     Reached(Reached),
 }
 
-/// The file of rows that are open.
+/// The open file.
 #[derive(Debug)]
 pub(super) struct Mark {
     file: File,
@@ -54,7 +54,7 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// Looks at the file of some rows, and changes nothing.
+    /// Reads the file in a folder, without changes.
     pub(super) fn look(folder: &Path) -> io::Result<Noted> {
         match plain_file::open(&folder.join(FILE)).map_err(ReadError::into_io) {
             Ok(file) => Ok(match newest(&file)? {
@@ -66,7 +66,7 @@ impl Mark {
         }
     }
 
-    /// Opens the file, or makes it, and notes what is stable now.
+    /// Opens or creates the file, and notes what is stable now.
     pub(super) fn open(folder: &Path, reached: Reached) -> io::Result<Mark> {
         let path = folder.join(FILE);
         let file = File::options()
@@ -81,7 +81,7 @@ impl Mark {
             generation: Mutex::new(generation),
             settled: AtomicBool::new(false),
         };
-        // Both places, so that none is left that says more, and so that later notes need no new blocks.
+        // Both places, so that no note with a higher number is left, and so that later notes need no new blocks.
         mark.note(reached)?;
         mark.note(reached)?;
         mark.file.sync_all()?;
@@ -107,7 +107,7 @@ impl Mark {
         Ok(())
     }
 
-    /// Waits until the newest note is stable. Nobody else has to wait meanwhile.
+    /// Waits until the newest note is stable. No other task has to wait meanwhile.
     pub(super) fn settle(&self) -> io::Result<()> {
         if self.settled.swap(true, Ordering::AcqRel) {
             return Ok(());
@@ -116,7 +116,7 @@ impl Mark {
     }
 }
 
-/// The newest record that can be believed, with its generation.
+/// The newest valid record, with its generation.
 fn newest(file: &File) -> io::Result<Option<(u64, Reached)>> {
     let mut found = None;
     for place in PLACES {
@@ -125,14 +125,14 @@ fn newest(file: &File) -> io::Result<Option<(u64, Reached)>> {
             Ok(()) => found = found.max(parse(&record)),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
             Err(error) if !is_about_contents(&error) => return Err(error),
-            // A place that the disk cannot read any more is as good as one that it has changed.
+            // A place that the disk cannot read is treated like one that it has damaged.
             Err(error) => tracing::warn!("cannot read a note of what is stable: {error}"),
         }
     }
     Ok(found.map(|(generation, journal, batch)| (generation, Reached { journal, batch })))
 }
 
-/// What [`crate::decode_as_anything`] says, of notes of what is stable.
+/// The part of [`crate::decode_as_anything`] for notes of what is stable.
 pub(super) fn decode_as_anything(bytes: &[u8]) {
     let _ = bytes.first_chunk().map(parse);
 }

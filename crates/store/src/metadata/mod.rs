@@ -1,8 +1,8 @@
-//! The embedded store that keeps the rows: one batch is atomic, and batches survive as a prefix.
+//! The embedded store that keeps the rows: a batch is atomic, and after a crash a prefix of the batches is left.
 //!
-//! Nothing of fjall leaves this module, and nothing in here knows what a row means. Calls block, but for
-//! microseconds as long as the rows asked for are in memory; only [`Metadata::persist`] waits for
-//! the disk as a matter of course.
+//! Only this module uses fjall, and it does not know what a row means. Calls block, but only for
+//! microseconds if the requested rows are in memory; only [`Metadata::persist`] regularly waits for
+//! the disk.
 
 mod error;
 mod examination;
@@ -36,17 +36,17 @@ use crate::error::WITHOUT_DESCRIPTORS;
 use crate::malformed::Malformed;
 use crate::row_cache::{CachedKey, RowCache};
 
-/// What [`crate::decode_as_anything`] says, of journals, notes of what is stable, and rows in place of long values.
+/// The part of [`crate::decode_as_anything`] for journals, notes of what is stable, and stand-in rows of long values.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     framing::count_batches(bytes, b"number");
     mark::decode_as_anything(bytes);
     let _ = pieces::stands_for(bytes);
 }
 
-/// Names the row of [`Table::System`] with the number of the last batch. Every batch writes it.
+/// The key of the row in [`Table::System`] with the number of the last batch. Every batch writes it.
 const NUMBER: &[u8] = b"batch";
 
-/// The key of the row that numbers batches, as the embedded store has it.
+/// The key of the row that numbers batches, in the embedded store.
 fn number_key() -> Vec<u8> {
     [&[Table::System as u8], NUMBER].concat()
 }
@@ -56,8 +56,8 @@ pub(crate) struct Metadata {
     database: Database,
     objects: Keyspace,
     entries: Keyspace,
-    /// All other tables, told apart by a byte before the key. Tables that are rarely written would
-    /// pin the journal if they stood alone.
+    /// All other tables, with a tag byte before the key. A rarely written table would
+    /// pin the journal if it had its own keyspace.
     others: Keyspace,
     journals: Journals,
     mark: Mark,
@@ -66,20 +66,20 @@ pub(crate) struct Metadata {
     committing: Mutex<()>,
     /// The number of the last batch.
     number: AtomicU64,
-    /// Bytes of changes since [`Metadata::write_out_full`] looked last.
+    /// Bytes of changes since the last call of [`Metadata::write_out_full`].
     unlooked_bytes: AtomicU64,
-    /// Whether much has to be written out, and no files can be made for it.
+    /// Whether too many changes wait to be written out because no files can be created.
     is_stuck: AtomicBool,
-    /// When descriptors were lacking last, as far as anybody looked.
+    /// When a check last found too few descriptors.
     lacked_descriptors: Mutex<Option<Instant>>,
-    /// Bytes that batches have taken in journals since they were opened.
+    /// Bytes that batches have taken in journals since the rows were opened.
     journal_bytes: AtomicU64,
-    /// Where a copy of the files lies that goes with this value.
+    /// The copy of the files that is removed together with this value.
     _copy: Option<TempDir>,
 }
 
 impl Metadata {
-    /// A consistent picture of all tables. Short-lived: it holds back the removal of old rows.
+    /// A snapshot of all tables. Keep it only for a short time: it holds back the removal of old rows.
     pub(crate) fn view(&self) -> View<'_> {
         View {
             metadata: self,
@@ -87,7 +87,7 @@ impl Metadata {
         }
     }
 
-    /// All tables as they are now, for callers that read them for longer.
+    /// A snapshot of all tables for callers that read for longer.
     pub(crate) fn picture(&self) -> Picture {
         Picture(self.database.snapshot())
     }
@@ -99,8 +99,8 @@ impl Metadata {
         }
     }
 
-    /// Looks at several rows of one moment, from the cache as far as possible. Does `look` again, with a
-    /// picture of its own, when a batch came in between.
+    /// Reads several rows of the same moment, from the cache as far as possible. If a batch came in between, calls `look` again
+    /// with a snapshot.
     pub(crate) fn consistent<T, E>(
         &self,
         look: impl Fn(&View<'_>) -> Result<T, E>,
@@ -131,7 +131,7 @@ impl Metadata {
         let Some(row) = self.stored_row(table, key)? else {
             return Ok(None);
         };
-        // A copy: the bytes found are part of a larger block, which would be kept along.
+        // A copy: the bytes found are part of a larger block, which would stay in memory with them.
         let row: Arc<[u8]> = Arc::from(&row[..]);
         if let Some(then) = then {
             self.cache.keep(cached_key, &row, then);
@@ -146,12 +146,12 @@ impl Metadata {
         };
         match pieces::stands_for(&row)? {
             None => Ok(Some(Row::Stored(row))),
-            // The pieces have to be of the same batch.
+            // The pieces have to come from the same batch.
             Some(_) => self.view().row(table, key),
         }
     }
 
-    /// Collects changes that happen together or not at all.
+    /// Begins a batch of changes, which is atomic.
     pub(crate) fn batch(&self) -> Batch<'_> {
         Batch {
             metadata: self,
@@ -168,20 +168,20 @@ impl Metadata {
         let batch = self.number.load(Ordering::Acquire);
         self.database.persist(PersistMode::Buffer)?;
         let failed = |error| MetadataError::of("make the journal stable", &error);
-        // The next journal is made while this one counts still.
+        // A new journal is created while the old one still counts.
         let is_only = self.database.journal_count() == 1;
         let journal = self.journals.sync(is_only).map_err(failed)?;
         let noted = self.mark.note(Reached { journal, batch });
         noted.map_err(|error| MetadataError::of("note what is stable", &error))
     }
 
-    /// Makes the note of what is stable survive a power failure, too. Waits for the disk, but keeps nobody waiting.
+    /// Makes the note of what is stable survive a power failure, too. Waits for the disk, but blocks no other task.
     pub(crate) fn settle_mark(&self) -> Result<(), MetadataError> {
         let settled = self.mark.settle();
         settled.map_err(|error| MetadataError::of("note what is stable", &error))
     }
 
-    /// Allocates `ahead_bytes` of the newest journal behind what has been written.
+    /// Allocates `ahead_bytes` of space past the end of the newest journal.
     pub(crate) fn allocate_journal(&self, ahead_bytes: u64) -> io::Result<()> {
         let written_bytes = self.journal_bytes.load(Ordering::Relaxed);
         self.journals.allocate(written_bytes, ahead_bytes)
@@ -196,7 +196,7 @@ impl Metadata {
     }
 }
 
-/// The name of a row in the cache; `None` for tables whose rows are not worth keeping.
+/// The key of a row in the cache; `None` for tables that are not cached.
 fn cached_key(table: Table, key: &[u8]) -> Option<CachedKey> {
     if !matches!(table, Table::Objects | Table::Entries) {
         return None;
@@ -244,13 +244,13 @@ impl KeyedRow {
     }
 }
 
-/// One moment.
+/// A snapshot.
 pub(crate) struct Picture(Snapshot);
 
-/// All tables at one moment.
+/// A view of all tables: of a snapshot, or of the current state.
 pub(crate) struct View<'m> {
     metadata: &'m Metadata,
-    /// `None` stands for the last batch, whichever that is.
+    /// `None` stands for the current state: each read sees the last batch.
     snapshot: Option<Snapshot>,
 }
 
@@ -265,7 +265,7 @@ impl<'m> View<'m> {
         Ok(row.transpose()?.map(Row::Stored))
     }
 
-    /// The rows whose keys start with `prefix`, from the key `from` on, in the order of keys.
+    /// The rows whose keys start with `prefix`, starting at the key `from`, in key order.
     pub(crate) fn scan(
         &self,
         table: Table,
@@ -296,7 +296,7 @@ impl<'m> View<'m> {
     }
 }
 
-/// A row, put together if it was cut into pieces.
+/// A row, reassembled if it was split into pieces.
 fn whole(
     metadata: &Metadata,
     snapshot: &Snapshot,
@@ -319,7 +319,7 @@ fn whole(
     Ok(bytes.into())
 }
 
-/// The first key behind all that start with `prefix`; `None` when there is no such key.
+/// The first key after all that start with `prefix`; `None` when there is none.
 fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
     let mut end = prefix[..=last].to_vec();
@@ -327,7 +327,7 @@ fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
-/// Reads for one who cannot go back any more: tries again while descriptors are lacking.
+/// Retries a read while descriptors are lacking, for a caller that must not fail.
 fn patiently<T>(read: impl Fn() -> Result<T, fjall::Error>) -> Result<T, fjall::Error> {
     loop {
         match read() {
@@ -339,11 +339,11 @@ fn patiently<T>(read: impl Fn() -> Result<T, fjall::Error>) -> Result<T, fjall::
     }
 }
 
-/// Changes that happen together or not at all.
+/// A batch of changes; it is atomic.
 pub(crate) struct Batch<'m> {
     metadata: &'m Metadata,
     writes: OwnedWriteBatch,
-    /// What the batch does to rows that may be in the cache.
+    /// Changes of rows that may be in the cache.
     cached: Vec<(CachedKey, Option<Arc<[u8]>>)>,
     bytes: u64,
     items: u64,
@@ -351,7 +351,7 @@ pub(crate) struct Batch<'m> {
     previous: Vec<Previous>,
 }
 
-/// A row whose pieces behind the first few are to go.
+/// A row whose pieces after the first `kept` are removed.
 struct Previous {
     table: Table,
     key: Vec<u8>,
@@ -378,7 +378,7 @@ impl Batch<'_> {
             });
         }
         if count == 0 {
-            // Invariant: no row looks like a stand-in, or it would be read as one.
+            // Invariant: no value looks like a stand-in row, or it would be read as one.
             debug_assert_eq!(pieces::stands_for(value).ok().flatten(), None);
             return self.insert(table, key, value);
         }
@@ -405,9 +405,9 @@ impl Batch<'_> {
         self.erase(table, key);
     }
 
-    /// Removes the pieces that rows written or removed here have had so far and no longer need. Tables
-    /// whose rows hardly ever change their number of pieces are not looked at; a piece that is
-    /// left behind there is never read.
+    /// Removes pieces of the rows changed here that are no longer needed. Skips tables
+    /// whose rows hardly ever change their number of pieces; a piece that is
+    /// left there is never read.
     fn remove_previous_pieces(&mut self) -> Result<(), MetadataError> {
         for Previous { table, key, kept } in std::mem::take(&mut self.previous) {
             let (keyspace, place) = self.metadata.place(table, &key);
@@ -450,7 +450,7 @@ impl Batch<'_> {
         let metadata = self.metadata;
         let alone = metadata.committing.lock();
         let _alone = alone.unwrap_or_else(PoisonError::into_inner);
-        // Every batch has the number behind the one before, so that one that is missing is missed.
+        // Batch numbers are consecutive, so a missing batch is noticed.
         let number = metadata.number.load(Ordering::Acquire) + 1;
         let (keyspace, key) = metadata.place(Table::System, NUMBER);
         self.writes.insert(keyspace, key, number.to_be_bytes());

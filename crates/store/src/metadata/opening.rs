@@ -1,4 +1,4 @@
-//! How rows are opened: after a look at their files, for changes, or in a copy to be read only.
+//! Opens the rows after an examination of their files: for changes, or read-only in a copy.
 
 use std::fs;
 use std::io;
@@ -21,13 +21,13 @@ use super::mark::{Mark, Reached};
 use super::{Metadata, MetadataError, number_key};
 use crate::row_cache::RowCache;
 
-/// Replayed at start at most, softly; the embedded store accepts no less.
+/// A soft limit for the journal bytes to replay at start; the minimum of the embedded store.
 const JOURNAL_BYTES: u64 = 64 << 20;
 /// Threads that write out full write buffers and merge tables.
 const WORKER_THREADS: usize = 2;
 const BLOCK_BYTES: u32 = 4096;
 
-/// How the embedded store works.
+/// Settings of the embedded store.
 #[derive(Clone, Copy)]
 struct Settings {
     cache_bytes: u64,
@@ -47,7 +47,7 @@ impl Metadata {
     /// the embedded store. With `write_through` a batch reaches the operating
     /// system at once, so that it survives the end of the process even before [`Metadata::persist`].
     ///
-    /// Nothing is changed when the disk has changed what was stable.
+    /// Changes nothing if the disk has damaged stable data.
     pub(crate) fn open(
         path: &Path,
         cache_bytes: u64,
@@ -67,8 +67,8 @@ impl Metadata {
         open_examined(path, &sound, settings, None)
     }
 
-    /// Opens what the rows in a directory are, without changing anything there. Tables are read where they
-    /// lie; journals, which the embedded store cuts, in a copy that goes with the value.
+    /// Opens the rows in a directory without changing anything there. Tables are read in
+    /// place; journals, which the embedded store cuts, are copied, and the copy is removed with the value.
     pub(crate) fn open_unchanged(path: &Path, cache_bytes: u64) -> Result<Metadata, OpenError> {
         let sound = examination::examine(path)?;
         let copy = copy(path).map_err(|error| {
@@ -90,7 +90,7 @@ impl Metadata {
         let settings = Settings {
             cache_bytes,
             write_through: true,
-            // Nobody writes tables out or merges them.
+            // No tables are written out or merged.
             worker_threads: 0,
         };
         let place = copy.path().to_owned();
@@ -98,11 +98,11 @@ impl Metadata {
         opened.map_err(|error| error.seen_in(&place, path))
     }
 
-    /// Makes rows that the disk has damaged end before the damage, if that can be. Whole files are kept on
-    /// `shelf`. Says what was lost.
+    /// Cuts damaged rows before the damage, if that is possible. Copies of the whole files are kept on
+    /// `shelf`. Returns what was lost.
     pub(crate) fn give_up_damaged(path: &Path, shelf: &Path) -> Result<Vec<String>, OpenError> {
         let mut lost = examination::give_up(path, shelf)?;
-        // Where a journal went as a whole, nothing in it is damaged: only its rows are missed.
+        // If a whole journal is gone, the files show no damage: only its rows are missing.
         let sound = examination::examine(path)?;
         match open_tables(path, REPAIRING).map(|(_, number)| number)? {
             number if number < sound.reached.batch => {
@@ -120,18 +120,18 @@ impl Metadata {
     }
 }
 
-/// Tables keep half of the descriptors that are left to those who must not fail; the other half is for what is written.
+/// Tables get half of the descriptors reserved for operations that must not fail; the other half is for writing files.
 fn open_tables_max() -> usize {
     usize::try_from(descriptors::low() / 2).map_or(1, |count| count.max(1))
 }
 
-/// What is said of rows that end too early.
+/// The message for rows that end too early.
 fn ending(number: u64, sound: &Sound) -> String {
     let stable = sound.reached.batch;
     format!("the rows end with operation {number}, but all up to {stable} were stable")
 }
 
-/// The tables and journals of some rows, once their files have been looked at, and the number of the last batch.
+/// The tables and journals of examined files, and the number of the last batch.
 fn open_tables(
     path: &Path,
     settings: Settings,
@@ -173,7 +173,7 @@ fn open_examined(
     }
     let failed = |error: io::Error| MetadataError::of("find the journal", &error);
     let journals = Journals::find(path).map_err(failed)?;
-    // What was replayed may only have been given to the operating system so far.
+    // Replayed batches may only be in the operating system's cache so far.
     let journal = journals.sync(false).map_err(failed)?;
     let reached = Reached {
         journal,
@@ -199,8 +199,8 @@ fn open_examined(
     })
 }
 
-/// The embedded store's own lock has no content, so a user who copies files may leave it out. The lock of the whole store is
-/// held.
+/// Creates the embedded store's own lock file. It is empty, so a user who copies files may leave it out. The lock of the whole
+/// store is held.
 fn make_lock(path: &Path) -> io::Result<()> {
     if is_empty(path)? {
         return Ok(());
@@ -224,18 +224,18 @@ fn open_database(
         .open()?;
     let options = || {
         KeyspaceCreateOptions::default()
-            // Never by themselves: fjall 3.1 lets its worker threads wait for each other when
-            // they both start a new write buffer and write out the old. We start new ones.
+            // Never automatically: fjall 3.1 lets its worker threads wait for each other when
+            // they both start a new write buffer and write out the old one. `write_out_full` starts them.
             .max_memtable_size(u64::MAX)
             .data_block_size_policy(BlockSizePolicy::all(BLOCK_BYTES))
     };
-    // Objects are nearly always asked for by an identifier that exists.
+    // Objects are nearly always read by an identifier that exists.
     let point_reads = || {
         options()
             .expect_point_read_hits(true)
             .data_block_hash_ratio_policy(HashRatioPolicy::all(8.0))
     };
-    // In this order: `examination` knows their numbers.
+    // This order is fixed: `examination` knows the numbers of the keyspaces.
     let keyspaces = [
         database.keyspace("objects", point_reads)?,
         database.keyspace("entries", options)?,
@@ -244,7 +244,7 @@ fn open_database(
     Ok((database, keyspaces))
 }
 
-/// Whether no rows were ever in a directory.
+/// Whether a directory never held rows.
 fn is_empty(path: &Path) -> io::Result<bool> {
     match fs::read_dir(path) {
         Ok(mut list) => Ok(list.next().is_none()),
@@ -253,8 +253,8 @@ fn is_empty(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// A directory in which the embedded store may change what it likes: tables are links to where they lie, everything
-/// else is copied.
+/// A directory that the embedded store may change: tables are links to the originals, all other files
+/// are copied.
 fn copy(path: &Path) -> io::Result<TempDir> {
     let path = path.canonicalize()?;
     let copy = tempfile::Builder::new()
@@ -286,7 +286,7 @@ fn copy(path: &Path) -> io::Result<TempDir> {
     Ok(copy)
 }
 
-/// Copies the files right in a directory; what is allocated ahead is left out.
+/// Copies the files directly in a directory, without space allocated ahead.
 fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
     for found in fs::read_dir(from)? {
         let found = found?;

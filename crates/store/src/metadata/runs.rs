@@ -1,4 +1,4 @@
-//! Scans of the names of a directory, through the cache of runs where it may be used.
+//! Scans of the names of a directory, through the cache of runs if possible.
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use super::{MetadataError, Table, View};
 use crate::malformed::Malformed;
 use crate::run_cache::{Found, Group, Place, Run};
 
-/// The most bytes of rows in a run, so that a change forgets little.
+/// The maximum of row bytes in a run, so that a change invalidates little.
 const RUN_BYTES: usize = 32 << 10;
-/// At least this many rows are read if there are as many, or runs would be short after small pages.
+/// At least this many rows are read if they exist; otherwise runs would be short after small pages.
 const LEAST_ROWS: usize = 128;
 
 impl View<'_> {
-    /// Rows of [`Table::Entries`] whose keys begin with `group`, in an interval that has `from` in it: about as many rows behind
-    /// it as `wanted`, or fewer.
+    /// Rows of [`Table::Entries`] whose keys begin with `group`, in an interval that contains `from`: about `wanted` rows after
+    /// `from`, or fewer.
     pub(crate) fn run(
         &self,
         group: Group,
         from: Place,
         wanted: usize,
     ) -> Result<Arc<Run>, MetadataError> {
-        // A picture of a moment of its own may be older or newer than what the cache has.
+        // A snapshot may be older or newer than the cache.
         if self.snapshot.is_some() {
             return self.read_run(group, from, (None, wanted)).map(Arc::new);
         }
@@ -33,7 +33,7 @@ impl View<'_> {
         let run = self.read_run(group, from, (gap_until, wanted))?;
         let run = Arc::new(run);
         if let Some(then) = then {
-            // As with rows: a batch that begins after this look finds the run when it takes the lock.
+            // As with rows: a batch that begins after this check finds the run when it takes the lock.
             cache.runs.keep(group, &run, || cache.is_still(then));
         }
         Ok(run)

@@ -1,4 +1,4 @@
-//! The embedded store as we use it: scans, pictures of one moment, long rows, lost sectors.
+//! Tests of the embedded store as the store uses it: scans, snapshots, long rows, lost sectors.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ fn long_rows_are_whole_again_and_leave_no_pieces() {
     assert_eq!(pieces(), 0);
 }
 
-/// Copies a database as a power failure would leave it, with one sector of the journal lost. Says
+/// Copies a database as a power failure would leave it, with one sector of the journal lost. Returns
 /// whether the journal ends before that sector.
 fn lose_sector(from: &Path, to: &Path, sector: usize) -> bool {
     let mut ended = false;
@@ -110,7 +110,7 @@ fn whatever_sector_of_the_journal_is_lost_a_prefix_of_the_batches_is_left() {
     let lengths = [3000, 10, 450, 1200, 399, 5000, 90, 2047];
     for (number, length) in (0_u8..).zip(lengths) {
         let mut batch = metadata.batch();
-        // No value holds zeros, so that every lost sector is a loss.
+        // No value contains zeros, so that every lost sector is a loss.
         batch.put(Table::Xattrs, &[number; 16], &vec![number + 1; length]);
         batch.put(Table::Objects, &[number; 8], &[number + 1; 90]);
         batch.commit().unwrap();
@@ -145,7 +145,7 @@ fn whatever_sector_of_the_journal_is_lost_a_prefix_of_the_batches_is_left() {
     }
 }
 
-/// Every file below a directory, with its bytes and when they were changed.
+/// Every file below a directory, with its bytes and its modification time.
 fn everything(folder: &Path) -> BTreeMap<PathBuf, (Vec<u8>, SystemTime)> {
     let mut files = BTreeMap::new();
     for found in std::fs::read_dir(folder).unwrap() {
@@ -177,8 +177,8 @@ fn damage_of<T>(opened: Result<T, OpenError>) -> Damage {
     }
 }
 
-/// The embedded store cuts a journal at the first thing that it cannot read. A flipped bit in the middle of what had
-/// been answered was taken for the end of what a crash had torn, and everything behind it was gone without a word.
+/// The embedded store cuts a journal at the first thing that it cannot read. It took a flipped bit in the middle of stable
+/// data for a torn end, and silently removed everything after it.
 #[test]
 fn what_was_stable_and_cannot_be_read_is_refused_and_nothing_is_changed() {
     let directory = tempfile::tempdir().unwrap();
@@ -219,7 +219,7 @@ fn what_was_stable_and_cannot_be_read_is_refused_and_nothing_is_changed() {
     }
 }
 
-/// What was not stable may be torn, and whatever a power failure left of it does not keep the rows from being opened.
+/// Data that was not stable may be torn. Any remains of it after a power failure do not prevent opening.
 #[test]
 fn what_was_never_stable_may_be_torn() {
     let directory = tempfile::tempdir().unwrap();
@@ -264,7 +264,7 @@ fn journals_that_are_gone_or_older_are_missed() {
     std::fs::remove_file(&journal).unwrap();
     let damage = damage_of(Metadata::open(directory.path(), 1 << 20, true));
     assert!(damage.what.contains("no journal"), "{damage:?}");
-    // A journal in the place of another.
+    // One journal in the place of another.
     std::fs::write(directory.path().join("1.jnl"), &whole).unwrap();
     std::fs::write(&journal, &whole).unwrap();
     let damage = damage_of(Metadata::open(directory.path(), 1 << 20, true));
@@ -273,7 +273,7 @@ fn journals_that_are_gone_or_older_are_missed() {
     drop(Metadata::open(directory.path(), 1 << 20, true).unwrap());
 }
 
-/// The only journal was emptied, removed, or damaged from its first byte on: the rows were refused, and nothing helped.
+/// The only journal was emptied, removed, or damaged from its first byte on: the rows were refused, without a remedy.
 #[test]
 fn a_journal_that_is_lost_as_a_whole_can_be_given_up() {
     for damage in ["emptied", "removed", "damaged at its beginning"] {
@@ -307,8 +307,8 @@ fn a_journal_that_is_lost_as_a_whole_can_be_given_up() {
     }
 }
 
-/// What a power failure tore at the beginning of a new journal was refused as damage, because the note of what was
-/// stable named that journal before anything was in it.
+/// A power failure that tore the beginning of a new journal was refused as damage, because the note of what was
+/// stable named that journal before it held anything.
 #[test]
 fn what_is_torn_at_the_beginning_of_a_new_journal_is_no_damage() {
     let directory = tempfile::tempdir().unwrap();
@@ -319,7 +319,7 @@ fn what_is_torn_at_the_beginning_of_a_new_journal_is_no_damage() {
     }
     metadata.persist().unwrap();
     drop(metadata);
-    // As the embedded store does it once all is in tables.
+    // As the embedded store does once all rows are in tables.
     std::fs::remove_file(directory.path().join("0.jnl")).unwrap();
     std::fs::write(directory.path().join("1.jnl"), b"").unwrap();
     let metadata = Metadata::open(directory.path(), 1 << 20, true).unwrap();
@@ -330,14 +330,14 @@ fn what_is_torn_at_the_beginning_of_a_new_journal_is_no_damage() {
     let torn = Metadata::open(copy.path(), 1 << 20, true).unwrap();
     let row = |number: u8| torn.row(Table::Objects, &[number; 8]).unwrap().is_some();
     assert!((0..5).all(row) && !row(5));
-    // Once it has been answered, the same is damage.
+    // Once the batch is stable, the same is damage.
     metadata.persist().unwrap();
     let copy = tempfile::tempdir().unwrap();
     assert!(!lose_sector(directory.path(), copy.path(), 0));
     damage_of(Metadata::open(copy.path(), 1 << 20, true));
 }
 
-/// Without `current` the embedded store removes a whole keyspace, and believes a list of tables without its checksum.
+/// Without `current` the embedded store removes a whole keyspace, and it trusts a list of tables without verifying its checksum.
 #[test]
 fn a_damaged_list_of_tables_is_refused() {
     for (file, damage) in [
@@ -366,7 +366,7 @@ fn a_damaged_list_of_tables_is_refused() {
     }
 }
 
-/// Pins the format that [`framing`] reads to what this version of the embedded store writes.
+/// Pins the format that [`framing`] reads to the one that this version of the embedded store writes.
 #[test]
 fn the_journal_is_read_as_the_embedded_store_writes_it() {
     let directory = tempfile::tempdir().unwrap();

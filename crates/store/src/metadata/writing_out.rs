@@ -1,6 +1,6 @@
-//! When rows that only memory and the journal hold are written out to tables, so that both stay bounded.
+//! Decides when rows that only memory and the journal hold are written out to tables, so that both stay bounded.
 //!
-//! What must never enter: what a row means.
+//! Not part of this module: what a row means.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -10,27 +10,27 @@ use fjall::AbstractTree;
 
 use super::{Metadata, MetadataError};
 
-/// Rows just written stay in memory up to about this size in each of the three keyspaces; four more
+/// New rows stay in memory up to about this size in each of the three keyspaces. Four more buffers
 /// of that size can wait to be written out before writers are slowed down.
 const WRITE_BUFFER_BYTES: u64 = 8 << 20;
-/// While files cannot be made, up to about this many bytes of changes stay in memory until nobody may add to them.
+/// While files cannot be created, up to about this many bytes of changes stay in memory before new changes are refused.
 const STUCK_BYTES: u64 = 8 * WRITE_BUFFER_BYTES;
-/// At most this many descriptors are needed, and only for a while, to write out full buffers, merge tables and begin a journal.
+/// At most this many descriptors are needed, for a short time, to write out full buffers, merge tables and begin a journal.
 const WRITING_OUT: usize = 32;
-/// How long ago descriptors may have been lacking when the embedded store is found to have ended for it.
+/// If the embedded store has ended, a lack of descriptors within this time counts as the cause.
 const A_MOMENT: Duration = Duration::from_secs(60);
-/// After how many bytes of changes it is worth a look whether a write buffer is full.
+/// After this many bytes of changes a check for full write buffers is worthwhile.
 const LOOK_BYTES: u64 = 2 << 20;
 
 impl Metadata {
-    /// Whether so much has changed that [`Metadata::write_out_full`] should be called.
+    /// Whether enough has changed to call [`Metadata::write_out_full`].
     pub(crate) fn should_look(&self) -> bool {
         self.unlooked_bytes.load(Ordering::Relaxed) >= LOOK_BYTES
     }
 
-    /// Starts new write buffers where one is full, so that the full ones are written out behind us.
-    /// Bounds memory and the journal; to be called regularly, from a thread of ours. `has_space` says whether this many
-    /// bytes fit on the disk, `has_files` whether files can be made; while they do not, or descriptors are lacking, everything
+    /// Starts new write buffers for full ones, so that the full ones are written out in the background.
+    /// Bounds memory and the journal. Called regularly, from a thread of the store. `has_space` says whether this many
+    /// bytes fit on the disk, `has_files` whether files can be created. While they cannot, or descriptors are lacking, everything
     /// stays in memory and in the journal: the embedded store ends when it cannot open a file that it writes.
     pub(crate) fn write_out_full(
         &self,
@@ -51,9 +51,9 @@ impl Metadata {
         }
         for keyspace in [&self.objects, &self.entries, &self.others] {
             let held_bytes = keyspace.tree.active_memtable().size();
-            // An old journal goes only when every keyspace has written out what is in it.
+            // An old journal is removed only when every keyspace has written out its rows in it.
             let wanted = held_bytes > WRITE_BUFFER_BYTES || (journal_waits && held_bytes > 0);
-            // Merging tables needs as much again for a while.
+            // Merging tables temporarily needs the same space again.
             if wanted && has_space(2 * held_bytes + WRITE_BUFFER_BYTES) {
                 keyspace.rotate_memtable()?;
             }
@@ -61,7 +61,7 @@ impl Metadata {
         Ok(())
     }
 
-    /// Whether as many files can be opened as writing out may need.
+    /// Whether enough files can be opened for writing out.
     fn has_descriptors(&self) -> bool {
         let are_left = self.journals.are_left(WRITING_OUT);
         if !are_left {
@@ -71,14 +71,14 @@ impl Metadata {
         are_left
     }
 
-    /// Whether they are lacking, or were a moment ago.
+    /// Whether descriptors are lacking, or were lacking recently.
     pub(crate) fn has_lacked_descriptors(&self) -> bool {
         let lacks = !self.has_descriptors();
         let lacked = *(self.lacked_descriptors.lock()).unwrap_or_else(PoisonError::into_inner);
         lacks || lacked.is_some_and(|then| then.elapsed() < A_MOMENT)
     }
 
-    /// Bytes of rows that only the journal and memory hold, and that tables will need space for.
+    /// Bytes of rows that only the journal and memory hold; tables will need space for them.
     pub(crate) fn unwritten_bytes(&self) -> u64 {
         self.keyspaces_held().sum()
     }
@@ -88,7 +88,7 @@ impl Metadata {
         (keyspaces.into_iter()).map(|keyspace| keyspace.tree.active_memtable().size())
     }
 
-    /// Whether changes have to wait until files can be made again, because memory holds too many.
+    /// Whether changes have to wait until files can be created again, because memory holds too many.
     pub(crate) fn is_stuck(&self) -> bool {
         self.is_stuck.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! How changes become visible: with the consent of the commit hook, in one batch, with everything that goes
-//! along with it in memory.
+//! Makes changes visible: with the consent of the commit hook, in one batch, together with their effects
+//! in memory.
 
 use std::sync::atomic::Ordering;
 
@@ -14,11 +14,11 @@ use crate::operation::no_hook;
 use crate::recording::Draft;
 use crate::rows::key;
 
-/// Gets what commits a change, and calls it or refuses.
+/// Gets a closure that commits a change, and calls it or refuses.
 type Decide<'d> = dyn FnMut(&mut dyn FnMut() -> Result<()>) -> Result<()> + 'd;
 
 impl Mutation<'_> {
-    /// Makes the changes visible to everybody, if the commit hook has nothing against a change of this shape.
+    /// Makes the changes visible to all tasks, unless the commit hook refuses a change of this shape.
     /// They are stable once the ticket is.
     pub(crate) fn commit(mut self, change: &Change) -> Result<Ticket> {
         self.gather();
@@ -28,7 +28,7 @@ impl Mutation<'_> {
         }
     }
 
-    /// The same for changes that only this copy knows of.
+    /// The same for changes of data that only this copy keeps.
     pub(crate) fn commit_local(mut self) -> Result<Ticket> {
         self.gather();
         if self.record.take().is_some_and(|record| !record.is_empty()) {
@@ -76,7 +76,7 @@ impl Mutation<'_> {
         self.gather_entries();
     }
 
-    /// Writes the batch with its record, and does what goes with it. Returns the ticket, and the position of
+    /// Writes the batch with its record, and runs its effects. Returns the ticket, and the position of
     /// the record or 0.
     fn write(&mut self, record: Option<Vec<u8>>) -> Result<(Ticket, u64)> {
         let position = match record {
@@ -141,7 +141,7 @@ impl Mutation<'_> {
         }
     }
 
-    /// Puts the record into the batch, and beside it what it says of the file whose data changes.
+    /// Adds the record to the batch, and the mark of the file whose data changes.
     fn put_record(&mut self, record: &[u8]) -> Result<u64> {
         self.note_shared();
         let position = self.take(Sequence::Positions)?;
@@ -150,8 +150,8 @@ impl Mutation<'_> {
         if let Some(id) = self.data_of {
             self.mark_unshipped(id);
             if self.store.incomplete.contains(id) {
-                // A replica that may change the data has all of it, even if that was not noted in time. From here
-                // on the replicas before it lack data of this replica, and never do two lack data of each other.
+                // A replica that may change the data has all of it, even if that was not noted in time. From here on
+                // earlier replicas lack data of this replica; two replicas never lack data of each other.
                 self.store.unmark_lacking(self, id);
             }
         }
@@ -165,7 +165,7 @@ impl Mutation<'_> {
         }
     }
 
-    /// From this batch on, no object gets another version without other replicas hearing of it.
+    /// Notes that from this batch on other replicas learn of every new version of an object.
     pub(crate) fn note_shared(&mut self) {
         if !self.store.shared.load(Ordering::Relaxed) {
             self.put_local(Table::System, SHARED_KEY, b"");
@@ -192,7 +192,7 @@ impl Mutation<'_> {
             latest = latest.max(row.changed);
             let (size, links) = (row.size, row.links);
             if let Ok(file) = row.file_mut() {
-                // Of nothing, nothing is missing.
+                // An empty file lacks nothing.
                 file.torn &= size > 0;
                 let torn = file.torn && links > 0;
                 self.list_torn(loaded.id, torn);
@@ -201,7 +201,7 @@ impl Mutation<'_> {
                 self.put(Table::Objects, &key, &row.encode());
                 continue;
             }
-            // A file without a name lives on here alone; for all others it is gone.
+            // Only this copy keeps a file without a name; for other replicas it is removed.
             self.put_local(Table::Objects, &key, &row.encode());
             if let (false, Some(record)) = (loaded.orphan, &mut self.record) {
                 record.add(Table::Objects, &key, None);
@@ -210,7 +210,7 @@ impl Mutation<'_> {
         self.note_time(latest);
     }
 
-    /// Keeps the list of torn files as their rows say.
+    /// Keeps the list of torn files in line with their rows.
     fn list_torn(&mut self, id: ObjectId, torn: bool) {
         match (self.store.torn.contains(id), torn) {
             (false, true) => {
@@ -240,7 +240,7 @@ impl Mutation<'_> {
     }
 }
 
-/// What became of a change: what was committed stays so, whatever is said afterwards.
+/// The result of a change: what was committed stays committed, even if the hook returns an error afterwards.
 fn settled(outcome: Option<Result<Ticket>>, decided: Result<()>) -> Result<Ticket> {
     match (outcome, decided) {
         (Some(Ok(ticket)), _) => Ok(ticket),

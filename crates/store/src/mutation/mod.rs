@@ -1,10 +1,10 @@
-//! One operation's changes, put together under the writer's lock and committed as one batch.
+//! The changes of one operation, collected under the writer's lock and committed as one batch.
 //!
-//! The holder of a [`Mutation`] is alone in changing rows: what it checks stays true until its batch is
-//! committed. It never waits for anything while it holds that lock, stable storage included; only
-//! an exhausted reservation of numbers makes it do so. Dropping it without [`Mutation::commit`]
-//! changes nothing, and neither does a commit that the commit hook refuses: what has to happen in memory
-//! along with the batch is handed to [`Mutation::then`].
+//! Only the holder of a [`Mutation`] changes rows: what it checks stays true until its batch is
+//! committed. It waits for nothing while it holds that lock, not even for stable storage; the only exception is
+//! an exhausted reservation of numbers. Dropping it without [`Mutation::commit`]
+//! changes nothing, and neither does a commit that the commit hook refuses. Changes in memory that belong to
+//! the batch are passed to [`Mutation::then`].
 
 mod commit;
 mod numbers;
@@ -33,27 +33,27 @@ pub(crate) const RESERVED_KEY: &[u8] = b"reserved";
 /// The key of the row that counts the objects.
 pub(crate) const OBJECTS_KEY: &[u8] = b"objects";
 
-/// The key of the row that is there once other replicas know of changes made here.
+/// The key of the row that exists once other replicas know of changes made here.
 pub(crate) const SHARED_KEY: &[u8] = b"shared";
 
-/// The key of the row that holds the latest time of a change, if that was ahead of the own clock.
+/// The key of the row with the latest time of a change, if that was ahead of the local clock.
 pub(crate) const AHEAD_KEY: &[u8] = b"ahead";
 
-/// The row of a mark that another primary's changes have set; of most others it is empty.
+/// The value of a mark that changes of another primary have set; most other marks are empty.
 pub(crate) const FOREIGN_MARK: &[u8] = &[1];
-/// The mark of a file whose data file, with its name, is on stable storage: where it is missing after a crash, the disk has lost it.
+/// The mark of a file whose data file is stable, name included: if it is missing after a crash, the disk has lost it.
 pub(crate) const STORED_MARK: &[u8] = &[2];
 
-/// What only the one who changes rows may touch.
+/// State that only the holder of the writer's lock may use.
 pub(crate) struct Writer {
     pub(crate) counters: Counters,
     /// The ticket of the last batch.
     pub(crate) committed: Ticket,
-    /// Objects in the tree.
+    /// The number of objects in the tree.
     pub(crate) objects: u64,
 }
 
-/// What about an object has changed, and so which of its times.
+/// What has changed about an object; this decides which of its times change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Touch {
     /// Data or entries.
@@ -62,17 +62,17 @@ pub(crate) enum Touch {
     Attributes,
 }
 
-/// Something to do once the batch of a ticket is visible, before anybody else can change rows.
+/// An effect that runs once the batch of a ticket is visible, before another task can change rows.
 type Effect = Box<dyn FnOnce(&OpenStore, Ticket) + Send>;
 
 struct LoadedObject {
     id: ObjectId,
-    /// It had no name before this operation: only this copy still has it.
+    /// It had no name before this operation: only this copy still keeps it.
     orphan: bool,
     /// `None` when the object does not exist, or is being removed.
     row: Option<ObjectRow>,
     changed: bool,
-    /// The version around this operation, once it has got a new one.
+    /// The versions before and after this operation, once the object has a new one.
     versions: Option<DirectoryChange>,
 }
 
@@ -83,34 +83,34 @@ struct LoadedEntries {
     changed: bool,
 }
 
-/// Changes that happen together or not at all.
+/// Changes that are committed together or not at all.
 pub(crate) struct Mutation<'s> {
     store: &'s OpenStore,
     writer: MutexGuard<'s, Writer>,
     batch: Batch<'s>,
-    /// What replicas have to hear of; `None` where there are no others.
+    /// The changes that replicas have to receive; `None` without other replicas.
     record: Option<Draft>,
-    /// Who is asked before that is committed.
+    /// The hook to call before the commit.
     hook: Option<Arc<dyn CommitHook>>,
-    /// Who makes the changes.
+    /// The replica that makes the changes.
     home: ReplicaSlot,
-    /// The file whose data changes.
+    /// The file whose data the operation changes.
     data_of: Option<ObjectId>,
     effects: Vec<Effect>,
-    /// What looks different afterwards, if somebody listens.
+    /// The changed objects, if there is a listener.
     changes: Vec<ObjectId>,
     objects: Vec<LoadedObject>,
     entries: Vec<LoadedEntries>,
-    /// Objects made, less those removed.
+    /// Objects created minus objects removed.
     made: i64,
     now: Timestamp,
-    /// Counts until the batch is committed.
+    /// Reserves space until the batch is committed.
     _admission: Option<Admission<'s>>,
 }
 
 impl OpenStore {
-    /// Admits an operation that takes space on the disk, and in memory: [`Error::NoSpace`] without the one, [`Error::Delay`] while
-    /// memory is not written out for want of descriptors, or of files below.
+    /// Admits an operation that needs space: [`Error::NoSpace`] if the disk is full, [`Error::Delay`] while changes cannot be written
+    /// out of memory because descriptors or files below are lacking.
     pub(crate) fn admit(&self, demand: Demand) -> Result<Admission<'_>> {
         match self.metadata.is_stuck() {
             true => Err(Error::Delay),
@@ -118,7 +118,7 @@ impl OpenStore {
         }
     }
 
-    /// Starts an operation that changes rows, once nobody else does and the disk has space for it.
+    /// Starts an operation that changes rows, once no other task does and if the disk has space for it.
     pub(crate) async fn begin(&self, demand: Demand) -> Result<Mutation<'_>> {
         self.health.check()?;
         let admission = self.admit(demand)?;
@@ -128,14 +128,14 @@ impl OpenStore {
         Ok(mutation)
     }
 
-    /// The same for what has been admitted already, or is needed to get along on a full disk.
+    /// The same for operations that were admitted already, or that are needed to keep a full disk working.
     pub(crate) async fn begin_maintenance(&self) -> Result<Mutation<'_>> {
         self.health.check()?;
         let writer = self.writer.lock().await;
         Mutation::start(self, writer)
     }
 
-    /// The same for threads of the store's own.
+    /// The same for the store's own threads.
     pub(crate) fn begin_blocking(&self) -> Result<Mutation<'_>> {
         self.health.check()?;
         let writer = wait(self.writer.lock(), || self.is_closing());
@@ -143,7 +143,7 @@ impl OpenStore {
         Mutation::start(self, writer)
     }
 
-    /// The same for what is not worth waiting for: `None` when somebody else is changing rows.
+    /// The same without waiting: `None` when another task is changing rows.
     pub(crate) fn begin_if_idle(&self) -> Result<Option<Mutation<'_>>> {
         self.health.check()?;
         let writer = self.writer.try_lock();
@@ -154,7 +154,7 @@ impl OpenStore {
     }
 }
 
-/// For a caller that may not be told that a disk is full: it is asked to try again.
+/// Turns "no space" into "try again", for a caller that must not get the former.
 pub(crate) fn wait_for_space(error: Error) -> Error {
     match error {
         Error::NoSpace => Error::Delay,
@@ -184,7 +184,7 @@ impl<'s> Mutation<'s> {
         })
     }
 
-    /// Has this one asked before the changes are committed.
+    /// Sets the hook to call before the changes are committed.
     pub(crate) fn asking(mut self, hook: Option<Arc<dyn CommitHook>>) -> Mutation<'s> {
         self.hook = hook;
         self
@@ -195,34 +195,34 @@ impl<'s> Mutation<'s> {
         self.store
     }
 
-    /// The time that this operation gives to what is new. What was there before may get a later one.
+    /// The time that this operation gives to new objects. Existing objects may get a later one.
     pub(crate) fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// The time that this operation gives to an object that was there before.
+    /// The time that this operation gives to an existing object.
     pub(crate) fn time_of(&self, before: &ObjectRow) -> Timestamp {
         later_than(before.changed, self.now)
     }
 
-    /// Has something done once the batch is visible, before anybody else can change rows. It is not done
+    /// Registers an effect that runs once the batch is visible, before another task can change rows. It does not run
     /// when the change is refused or fails.
     pub(crate) fn then(&mut self, effect: impl FnOnce(&OpenStore, Ticket) + Send + 'static) {
         self.effects.push(Box::new(effect));
     }
 
-    /// How an object looks to the commit hook; to be asked before anything about it is changed.
+    /// The object as the commit hook sees it; call this before any change of the object.
     pub(crate) fn touched(&mut self, id: ObjectId) -> Result<Touched> {
         Ok(self.object(id)?.touched(id))
     }
 
-    /// The data of this file changes, so other replicas will not have all of it.
+    /// Notes that the data of this file changes, so other replicas will not have all of it.
     pub(crate) fn change_data(&mut self, id: ObjectId) {
         self.data_of = Some(id);
     }
 
-    /// A number that no other batch has while this one is put together. When a reservation of numbers has to
-    /// be written in between, the ticket of this one is a later one.
+    /// A number that no other batch has while this one is being built. If a reservation of numbers has to
+    /// be written in between, this batch gets a later ticket.
     pub(crate) fn ticket(&self) -> Ticket {
         Ticket(self.writer.committed.0 + 1)
     }
@@ -233,7 +233,7 @@ impl<'s> Mutation<'s> {
         self.objects[at].row.as_ref().ok_or(Error::Stale)
     }
 
-    /// A copy of an object that is only looked at in passing.
+    /// A copy of an object, without keeping it loaded.
     pub(crate) fn peek(&self, id: ObjectId) -> Result<ObjectRow> {
         match self.objects.iter().find(|loaded| loaded.id == id) {
             Some(loaded) => loaded.row.clone().ok_or(Error::Stale),
@@ -249,7 +249,7 @@ impl<'s> Mutation<'s> {
         loaded.row.as_mut().ok_or(Error::Stale)
     }
 
-    /// An object that this operation makes, with its first version.
+    /// Adds an object that this operation creates, with its first version.
     pub(crate) fn insert_object(&mut self, id: ObjectId, mut row: ObjectRow) -> Result<()> {
         row.change = self.next_change(ChangeAttribute(0))?;
         let versions = Some(DirectoryChange {
@@ -275,14 +275,14 @@ impl<'s> Mutation<'s> {
         Ok(())
     }
 
-    /// Gives an object a new version and the times that go with it; once per operation, however often
-    /// it is touched. Returns the version around the operation.
+    /// Gives an object a new version and the matching times, once per operation, however often
+    /// it is touched. Returns the versions before and after the operation.
     pub(crate) fn touch(&mut self, id: ObjectId, touch: Touch) -> Result<DirectoryChange> {
         let at = self.load_object(id)?;
         let row = self.objects[at].row.as_ref().ok_or(Error::Stale)?;
         let (before, stands, time) = (row.change, row.changed, self.time_of(row));
         let (versions, now) = match self.objects[at].versions {
-            // Touched by this operation before, or made by it.
+            // This operation touched or created it before.
             Some(versions) => (versions, stands),
             None => {
                 let after = self.next_change(before)?;
@@ -308,7 +308,7 @@ impl<'s> Mutation<'s> {
         Ok(&self.entries[at].row)
     }
 
-    /// The same, to change.
+    /// The same, for changes.
     pub(crate) fn entries_mut(
         &mut self,
         directory: ObjectId,
@@ -320,7 +320,7 @@ impl<'s> Mutation<'s> {
         Ok((loaded.hash, &mut loaded.row))
     }
 
-    /// Writes a row that replicas keep too.
+    /// Writes a replicated row.
     pub(crate) fn put(&mut self, table: Table, key: &[u8], value: &[u8]) {
         self.batch.put(table, key, value);
         if let Some(record) = &mut self.record {
@@ -328,7 +328,7 @@ impl<'s> Mutation<'s> {
         }
     }
 
-    /// Removes a row that replicas keep too.
+    /// Removes a replicated row.
     pub(crate) fn remove(&mut self, table: Table, key: &[u8]) {
         self.batch.remove(table, key);
         if let Some(record) = &mut self.record {
@@ -336,7 +336,7 @@ impl<'s> Mutation<'s> {
         }
     }
 
-    /// Writes a row that belongs to an object, and that replicas keep as long as they have the object.
+    /// Writes a row of an object, replicated as long as other replicas have the object.
     pub(crate) fn put_of(
         &mut self,
         id: ObjectId,
@@ -362,8 +362,8 @@ impl<'s> Mutation<'s> {
         Ok(())
     }
 
-    /// Writes or removes a row that says what clients hold of an object. Without other replicas it is not kept: after a restart the
-    /// clients say it again. Of an object without a name no other replica hears, and its home keeps what their clients hold.
+    /// Writes or removes a row with what clients hold of an object. Without other replicas nothing is written: clients reclaim after a
+    /// restart. Other replicas get no rows of an object without a name; its home keeps what their clients hold.
     pub(crate) fn tell_of(
         &mut self,
         id: ObjectId,
@@ -384,7 +384,7 @@ impl<'s> Mutation<'s> {
         Ok(())
     }
 
-    /// Notes something about an object that only this copy needs to know.
+    /// Marks an object for this copy only.
     pub(crate) fn mark(&mut self, table: Table, id: ObjectId) {
         self.batch.put(table, &key::object(id), b"");
     }
@@ -393,19 +393,19 @@ impl<'s> Mutation<'s> {
         self.batch.remove(table, &key::object(id));
     }
 
-    /// A change of an object that is no new version and that no replica needs to hear of.
+    /// Writes an object without a new version; replicas need not receive this change.
     pub(crate) fn put_quietly(&mut self, id: ObjectId, row: &ObjectRow) {
         self.note_change(id);
         self.put_time_of_read(id, row);
     }
 
-    /// The same for a time of last read, of which nobody hears.
+    /// The same for an access time, which is not reported to listeners either.
     pub(crate) fn put_time_of_read(&mut self, id: ObjectId, row: &ObjectRow) {
         self.batch
             .put(Table::Objects, &key::object(id), &row.encode());
     }
 
-    /// An object looks different afterwards.
+    /// Notes for the listener that an object changes.
     fn note_change(&mut self, id: ObjectId) {
         if self.store.listener.get().is_some() && !self.changes.contains(&id) {
             self.changes.push(id);
@@ -417,39 +417,39 @@ impl<'s> Mutation<'s> {
         self.batch.put(table, key, value);
     }
 
-    /// The same mark, for what goes on because of another primary.
+    /// The same mark, set because of another primary.
     pub(crate) fn mark_foreign(&mut self, table: Table, id: ObjectId) {
         self.batch.put(table, &key::object(id), FOREIGN_MARK);
     }
 
-    /// The mark of a dirty file that is to be written here; `stored` if its data file is there for good.
+    /// Sets the mark of a dirty file for a local write; `stored` if its data file exists permanently.
     pub(crate) fn mark_dirty(&mut self, id: ObjectId, stored: bool) {
         let mark: &[u8] = if stored { STORED_MARK } else { b"" };
         self.batch.put(Table::Dirty, &key::object(id), mark);
     }
 
-    /// Removes a row that only this copy keeps, whatever its key looks like.
+    /// Removes a row that only this copy keeps.
     pub(crate) fn remove_local(&mut self, table: Table, key: &[u8]) {
         self.batch.remove(table, key);
     }
 
-    /// Says that the changes are those of another primary, and no others need to hear of them from here.
+    /// The changes come from another primary, and are not recorded for other replicas here.
     pub(crate) fn follow(&mut self, primary: ReplicaSlot) {
         self.record = None;
         self.home = primary;
     }
 
-    /// Who makes the changes, and so keeps what is removed for those who have it open.
+    /// The replica that makes the changes. It keeps removed objects for clients that have them open.
     pub(crate) fn home(&self) -> ReplicaSlot {
         self.home
     }
 
-    /// Whether others hear of what is removed, and may have it open.
+    /// Whether other replicas receive removals, and may have the objects open.
     pub(crate) fn removes_for_others(&self) -> bool {
         self.record.is_some() && self.store.others_may_have_open()
     }
 
-    /// Takes over an object as another primary has it.
+    /// Replaces an object by its state at another primary.
     pub(crate) fn replace_object(&mut self, id: ObjectId, row: ObjectRow) -> Result<()> {
         self.raise(Sequence::Changes, row.change.0);
         let counter = id.as_u64() & ObjectId::MAX_COUNTER;
@@ -464,8 +464,8 @@ impl<'s> Mutation<'s> {
         Ok(())
     }
 
-    /// This is the latest time that an object gets, here or at another replica. What is changed here from now on gets a later one, also when the clock is
-    /// set back, and after a restart if the clock was behind already.
+    /// Notes the latest time that an object gets, here or at another replica. Later changes here get a later time, even if the clock is set
+    /// back, and also after a restart if the clock was behind already.
     fn note_time(&mut self, time: Timestamp) {
         if time <= self.store.latest_change() {
             return;
@@ -476,7 +476,7 @@ impl<'s> Mutation<'s> {
         self.then(move |store, _| store.raise_latest_change(time));
     }
 
-    /// Corrects the count of objects.
+    /// Replaces the count of objects.
     pub(crate) fn set_object_count(&mut self, objects: u64) {
         self.writer.objects = objects;
         self.batch

@@ -1,4 +1,4 @@
-//! Numbers that a change needs, and waiting for stable storage with the writer's lock held.
+//! Numbers for changes, and waiting for stable storage while holding the writer's lock.
 
 use vfs::{ChangeAttribute, ObjectId, Result};
 
@@ -9,8 +9,8 @@ use crate::metadata::Table;
 use crate::open_store::OpenStore;
 
 impl Mutation<'_> {
-    /// Numbers given out from here on are larger than this one, which another replica has used. Only the
-    /// lower bits count here: those above say who counted.
+    /// Makes all numbers issued from here on larger than this one, which another replica has used. Only the
+    /// lower bits count here; the upper bits identify the replica.
     pub(crate) fn raise(&mut self, sequence: Sequence, number: u64) {
         let counter = match sequence {
             Sequence::Positions => number,
@@ -19,12 +19,12 @@ impl Mutation<'_> {
         self.writer.counters.raise(sequence, counter);
     }
 
-    /// The last number of a sequence that may have been given out.
+    /// The last number of a sequence that may have been issued.
     pub(crate) fn last(&self, sequence: Sequence) -> u64 {
         self.writer.counters.last(sequence)
     }
 
-    /// A version newer than `old` that was never shown to anyone. The takeovers in the upper bits stay.
+    /// A version newer than `old` that no client has seen. The takeover count in the upper bits stays.
     pub(super) fn next_change(&mut self, old: ChangeAttribute) -> Result<ChangeAttribute> {
         let counter = self.take(Sequence::Changes)?;
         Ok(ChangeAttribute(counter.max(old.0 + 1)))
@@ -43,7 +43,7 @@ impl Mutation<'_> {
 }
 
 impl OpenStore {
-    /// Reserves numbers and waits for stable storage; at start, and when a burst of changes used up a
+    /// Reserves numbers and waits for stable storage; called at start, and when a burst of changes used up a
     /// range before the group commit made the next one stable.
     pub(crate) fn reserve_now(&self, writer: &mut Writer) -> Result<()> {
         if let Some(reserved) = writer.counters.wanted() {
@@ -60,14 +60,14 @@ impl OpenStore {
         self.persist_held(writer)
     }
 
-    /// Makes every batch so far stable, for one who holds the writer's lock.
+    /// Makes every batch so far stable; for the holder of the writer's lock.
     pub(crate) fn persist_held(&self, writer: &mut Writer) -> Result<()> {
         self.persist_through(writer.committed)?;
         writer.counters.stable(writer.committed);
         Ok(())
     }
 
-    /// Makes every batch up to this one stable, which has been committed. Others go on committing.
+    /// Makes every batch up to this committed one stable. Other tasks can commit meanwhile.
     pub(crate) fn persist_through(&self, ticket: Ticket) -> Result<()> {
         self.health.check()?;
         let trip = self.commits.trip();

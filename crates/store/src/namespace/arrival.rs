@@ -1,6 +1,6 @@
-//! Names of files that lie in another store, and names that come from there.
+//! Names of files that lie in another store, and names that are moved here from another store.
 //!
-//! What must never enter: the other store.
+//! Not part of this module: the other store.
 
 use vfs::permission::sticky_forbids;
 use vfs::{Attributes, Credentials, DirectoryChange, Error, Name, ObjectId, Result};
@@ -15,21 +15,21 @@ use crate::requests::Begun;
 use crate::rows::{Content, Effect, ObjectRow};
 use crate::space::{Demand, ROW_BYTES};
 
-/// Where a name comes from that is moved here out of another store.
+/// The source of a name that is moved here from another store.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'n> {
-    /// What becomes of the directory that it leaves.
+    /// The change of the source directory.
     pub source: DirectoryChange,
-    /// A second name for the same file, by which it can be told that the first was made.
+    /// A second name for the same file; it proves that the first one was created.
     pub proof: (ObjectId, &'n Name),
 }
 
 impl Operation {
-    /// Gives a file a name here. It lies in this store, or in another one, which has these attributes of it and keeps it for this name. What the
-    /// name led to before goes if the name was moved here.
+    /// Gives a file a name here. The file lies in this store, or in another store, which supplies these attributes and keeps the file for this
+    /// name. A name that is moved here replaces an existing one.
     ///
     /// # Errors
-    /// Those of [`vfs::FileSystem::link`], or of [`vfs::FileSystem::rename`].
+    /// As [`vfs::FileSystem::link`] or [`vfs::FileSystem::rename`].
     pub async fn accept_name(
         &self,
         who: &Credentials,
@@ -87,7 +87,7 @@ impl Operation {
         };
         let mut shares = self.shares();
         match replaced {
-            // Somebody else has done it.
+            // Another task has done it.
             Some(replaced) if replaced == file.id => return Err(Error::Delay),
             Some(replaced) => {
                 mutation.repoint_name(directory, name, file.id)?;
@@ -116,10 +116,10 @@ impl Operation {
         Ok((change, ticket))
     }
 
-    /// What the request has done before, if that was a renaming.
+    /// The earlier result of the request, if it was a rename.
     ///
     /// # Errors
-    /// [`Error::NotCarriedOut`] for a mere repeat of what was not.
+    /// [`Error::NotCarriedOut`] for a pure repeat of a request that was not carried out.
     pub async fn renamed_before(
         &self,
         who: &Credentials,
@@ -128,10 +128,10 @@ impl Operation {
         effect.map(Effect::changes).transpose()
     }
 
-    /// The same for a new name.
+    /// The same for a link.
     ///
     /// # Errors
-    /// [`Error::NotCarriedOut`] for a mere repeat of what was not.
+    /// [`Error::NotCarriedOut`] for a pure repeat of a request that was not carried out.
     pub async fn linked_before(&self, who: &Credentials) -> Result<Option<DirectoryChange>> {
         let effect = self.earlier_of(who).await?;
         effect.map(Effect::change).transpose()
@@ -139,10 +139,10 @@ impl Operation {
 }
 
 impl Operation {
-    /// How many names here lead to an object.
+    /// The number of names of an object here.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn count_names(&self, id: ObjectId) -> Result<u32> {
         match self.object(id) {
             Ok(row) => Ok(row.links),
@@ -153,7 +153,7 @@ impl Operation {
 }
 
 impl OpenStore {
-    /// What stands here beside the names of a file that lies in another store.
+    /// The local row of a file that lies in another store; it has the file's names here.
     fn row_elsewhere(&self, file: &Attributes) -> Result<ObjectRow> {
         if file.id.slot() == self.slot {
             return Err(Error::Stale);

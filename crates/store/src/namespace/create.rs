@@ -1,4 +1,4 @@
-//! Making objects.
+//! Creating objects.
 
 use bytes::Bytes;
 use vfs::permission::{MODE_MASK, SET_GROUP_ID};
@@ -38,7 +38,7 @@ impl Operation {
         if let Some(effect) = self.earlier_of(who).await? {
             return self.made_before(effect);
         }
-        // What exists can be opened on a full disk, and while others change rows.
+        // An existing object can be opened on a full disk, and while other tasks change rows.
         if let Some(found) = self.find_existing(who, directory, name, &new)? {
             return Ok(found);
         }
@@ -63,7 +63,7 @@ impl Operation {
         let parent = mutation.object(directory)?.clone();
         let parent_attributes = searchable(who, directory, &parent)?;
         if let Some(id) = mutation.find(directory, name)? {
-            // Somebody else made it while this one waited for the lock.
+            // Another task created it while this one waited for the lock.
             let created = take_existing(parent.change, id, mutation.object(id)?, &new)?;
             return Ok((created, mutation.commit_local()?));
         }
@@ -86,7 +86,7 @@ impl Operation {
         mutation.insert_object(id, row)?;
         mutation.add_name(directory, name, id)?;
         if is_file {
-            // It is about to be written, and must be marked by then.
+            // It is about to be written, and the mark must exist before.
             mutation.mark(Table::Dirty, id);
             let origin = Origin {
                 born_marked: true,
@@ -141,7 +141,7 @@ impl OpenStore {
     }
 }
 
-/// Takes an object that is there already, if it may stand for the one to be made.
+/// Takes an existing object, if it may stand for the one to be created.
 fn take_existing(
     directory: ChangeAttribute,
     id: ObjectId,
@@ -250,7 +250,7 @@ fn plain_content(who: &Credentials, directory: ObjectId, kind: ObjectKind) -> Re
         ObjectKind::Directory => empty_directory(directory, Lies::Here),
         ObjectKind::Fifo => Content::Fifo,
         ObjectKind::Socket => Content::Socket,
-        // On Linux, devices are the superuser's to make.
+        // As on Linux, only the superuser may create devices.
         ObjectKind::CharacterDevice { .. } | ObjectKind::BlockDevice { .. } if !who.is_root() => {
             return Err(Error::NotPermitted);
         }
@@ -273,7 +273,7 @@ fn empty_directory(parent: ObjectId, lies: Lies) -> Content {
     })
 }
 
-/// The owner and group of a new object, where only the superuser gives objects away.
+/// The owner and group of a new object; only the superuser may give objects to other users.
 fn checked_owner(who: &Credentials, set: &SetAttributes, group: u32) -> Result<(u32, u32)> {
     let owner = set.owner.unwrap_or(who.user);
     let wanted_group = set.group.unwrap_or(group);

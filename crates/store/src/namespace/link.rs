@@ -42,7 +42,7 @@ impl Operation {
         if row.is_directory() {
             return Err(Error::IsDirectory);
         }
-        // An orphan stays one: POSIX gives removed files no way back.
+        // An orphan stays one: POSIX does not allow new names for removed files.
         if row.links == 0 {
             return Err(Error::Stale);
         }

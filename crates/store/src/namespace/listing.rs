@@ -1,7 +1,7 @@
 //! Reading a directory page by page.
 //!
-//! Entries come in the order of their cookies, which belong to the names. So a reader that goes on
-//! behind a cookie misses nothing that stays and sees nothing twice, whatever comes and goes
+//! Entries come in the order of their cookies, which belong to the names. So a reader that continues
+//! after a cookie sees every entry that stays, and no entry twice, even if other entries come and go
 //! meanwhile.
 
 use bytes::BytesMut;
@@ -14,7 +14,7 @@ use crate::metadata::View;
 use crate::open_store::OpenStore;
 use crate::rows::{EntriesOf, NameHash, key, name_of};
 
-/// The most entries in one page, which bounds the memory of a request whatever it asks for.
+/// The maximum number of entries in one page; it bounds the memory of a request.
 const MAX_PAGE_ENTRIES: usize = 4096;
 
 /// The size of the buffers that names share, in bytes.
@@ -40,7 +40,7 @@ impl OpenStore {
                 return Err(Error::AccessDenied);
             }
             // Rows of removed names cost time until the embedded store has merged them away, so an
-            // empty directory is not searched.
+            // empty directory is not scanned.
             let page = match usize::try_from(row.directory()?.entries) {
                 Ok(0) => DirectoryPage {
                     end: true,
@@ -59,7 +59,7 @@ impl OpenStore {
     }
 }
 
-/// Nothing is allocated for an entry: names share buffers, and the rows of most objects are read where the cache has them.
+/// Reads one page. Allocates nothing per entry: names share buffers, and most object rows are read in the cache.
 fn page(
     view: &View<'_>,
     (directory, after): (ObjectId, Cookie),

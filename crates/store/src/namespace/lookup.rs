@@ -1,4 +1,4 @@
-//! Finding what a name leads to, and the directory above.
+//! Finding the object of a name, and the directory above.
 
 use vfs::{Attributes, Credentials, Error, Name, ObjectId, Result};
 
@@ -41,7 +41,7 @@ impl OpenStore {
         })
     }
 
-    /// What a name leads to, without asking for permission.
+    /// The object of a name, without a permission check.
     pub(super) fn find_in(
         &self,
         view: &View<'_>,
@@ -71,7 +71,7 @@ impl OpenStore {
     }
 }
 
-/// An object at the moment of a view.
+/// An object in a view.
 pub(super) fn object_in(view: &View<'_>, id: ObjectId) -> Result<Option<ObjectRow>> {
     let row = view.row(Table::Objects, &key::object(id))?;
     Ok(row.map(|row| ObjectRow::decode(&row)).transpose()?)

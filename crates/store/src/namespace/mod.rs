@@ -1,7 +1,7 @@
-//! Names and directories: finding, listing, making, removing, renaming and linking.
+//! Names and directories: finding, listing, creating, removing, renaming and linking.
 //!
-//! A name is one entry row at its directory and one link row at its object; both change in the same
-//! batch, together with the directory's counts. Data is none of this module's business.
+//! A name is one entry row of its directory and one link row of its object. Both change in the same
+//! batch, together with the directory's counts. Not part of this module: data.
 
 mod arrival;
 mod create;
@@ -21,7 +21,7 @@ use vfs::{Attributes, Credentials, Error, ObjectId, Result};
 
 use crate::rows::ObjectRow;
 
-/// A directory's attributes, for one who may search it.
+/// A directory's attributes, if the caller may search it.
 fn searchable(who: &Credentials, id: ObjectId, row: &ObjectRow) -> Result<Attributes> {
     row.directory()?;
     let attributes = row.attributes(id);
@@ -32,7 +32,7 @@ fn searchable(who: &Credentials, id: ObjectId, row: &ObjectRow) -> Result<Attrib
     }
 }
 
-/// Refuses one who may not change the entries of a directory.
+/// Fails if the caller may not change the entries of a directory.
 fn check_changeable(who: &Credentials, directory: &Attributes) -> Result<()> {
     if allows(who, directory, WRITE | EXECUTE) {
         Ok(())
@@ -41,7 +41,7 @@ fn check_changeable(who: &Credentials, directory: &Attributes) -> Result<()> {
     }
 }
 
-/// What to say when a name leads to an object that is not there, which no sequence of batches can leave.
+/// The error for a name whose object does not exist; no sequence of batches leaves such a name.
 fn dangling() -> Error {
     Error::Io("a name leads to an object that does not exist; run the check".into())
 }

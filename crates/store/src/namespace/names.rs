@@ -1,4 +1,4 @@
-//! Adding, moving and removing one name, with everything that has to change with it.
+//! Adding, moving and removing one name, together with all rows that have to change with it.
 
 use vfs::{Cookie, Error, Name, ObjectId, Result};
 
@@ -8,7 +8,7 @@ use crate::mutation::Mutation;
 use crate::rows::{Lies, key};
 
 impl Mutation<'_> {
-    /// What a name leads to.
+    /// The object of a name.
     pub(super) fn find(&mut self, directory: ObjectId, name: &Name) -> Result<Option<ObjectId>> {
         Ok(self
             .entries(directory, name)?
@@ -16,7 +16,7 @@ impl Mutation<'_> {
             .map(|entry| entry.object))
     }
 
-    /// Adds a name that is not there. A directory that gets a name lies there from now on.
+    /// Adds a new name. A directory that gets a name lies in this directory from now on.
     pub(crate) fn add_name(
         &mut self,
         directory: ObjectId,
@@ -25,7 +25,7 @@ impl Mutation<'_> {
     ) -> Result<()> {
         match self.object(directory)?.directory()?.lies {
             Lies::Here => {}
-            // It will soon be gone, or go on.
+            // It will soon be removed, or be unsealed.
             Lies::Sealed(_) => return Err(Error::Delay),
             Lies::Elsewhere => return Err(Error::CrossHome),
         }
@@ -36,7 +36,7 @@ impl Mutation<'_> {
         self.count(directory, child, 1)
     }
 
-    /// Removes a name that is there.
+    /// Removes an existing name.
     pub(crate) fn remove_name(&mut self, directory: ObjectId, name: &Name) -> Result<()> {
         let (hash, row) = self.entries_mut(directory, name)?;
         let entry = row.remove(name).ok_or(Error::NotFound)?;
@@ -44,7 +44,7 @@ impl Mutation<'_> {
         self.count(directory, entry.object, -1)
     }
 
-    /// Lets a name that is there lead to another object; its cookie stays.
+    /// Makes an existing name lead to another object; its cookie stays.
     pub(super) fn repoint_name(
         &mut self,
         directory: ObjectId,
@@ -77,7 +77,7 @@ impl Mutation<'_> {
         Ok(())
     }
 
-    /// Counts a name of `child` in its directory, or discounts it.
+    /// Adds a name of `child` to the counts of its directory, or subtracts it.
     fn count(&mut self, directory: ObjectId, child: ObjectId, step: i32) -> Result<()> {
         let subdirectory = self.object(child).map_err(|_| dangling())?.is_directory();
         let counts = self.object_mut(directory)?.directory_mut()?;

@@ -1,8 +1,8 @@
 //! Removing names, and objects with their last name.
 //!
-//! A file that is open loses its name but not its row or data: it becomes an orphan, which goes with
-//! its last close. Where there are other replicas, their clients may have it open: it is kept until it is known that none has. What is left of a removed object on disk is listed in the table of removals in
-//! the same batch and cleared away behind.
+//! An open file loses its name but not its row or data: it becomes an orphan, which is removed with
+//! its last close. If there are other replicas, their clients may have it open: it is kept until none of them has. The data of a removed
+//! object on disk is listed in the table of removals in the same batch, and cleared away later.
 
 use vfs::permission::sticky_forbids;
 use vfs::{Credentials, DirectoryChange, Error, Name, ObjectId, Result};
@@ -38,10 +38,10 @@ impl Operation {
         Ok(change)
     }
 
-    /// The same for a name of this object, which lies elsewhere. If it is a directory the caller has seen that it is empty, and stays so.
+    /// The same for a name of this object, which lies elsewhere. For a directory the caller has ensured that it is and stays empty.
     ///
     /// # Errors
-    /// Those of [`vfs::FileSystem::remove`], and [`Error::Delay`] when the name leads to something else.
+    /// As [`vfs::FileSystem::remove`], and [`Error::Delay`] when the name leads to another object.
     pub async fn remove_elsewhere(
         &self,
         who: &Credentials,
@@ -70,9 +70,9 @@ impl Operation {
         let row = mutation.object(id).map_err(|_| dangling())?;
         let lies_elsewhere = row.lies_elsewhere();
         match elsewhere {
-            // The name leads to something else by now.
+            // The name leads to another object by now.
             Some(other) if other != id => return Err(Error::Delay),
-            // Its owner may be another one by now as well.
+            // By now the name may lead to an object with another home.
             None if lies_elsewhere => return Err(Error::CrossHome),
             _ => {}
         }
@@ -87,7 +87,7 @@ impl Operation {
             removed: mutation.touched(id)?,
         };
         mutation.remove_name(directory, name)?;
-        // Nobody may open the file between the decision to remove it and the batch that does.
+        // No file may be opened between the decision to remove it and the batch that removes it.
         let mut shares = self.shares();
         self.drop_name_of(&mut mutation, &shares, id)?;
         let gone = mutation.object(id).is_err();
@@ -102,7 +102,7 @@ impl Operation {
 }
 
 impl OpenStore {
-    /// An object has one name less; with the last one it goes, or becomes an orphan.
+    /// Handles an object that lost one name: after its last name it is removed, or becomes an orphan.
     pub(super) fn drop_name_of(
         &self,
         mutation: &mut Mutation<'_>,
@@ -121,7 +121,7 @@ impl OpenStore {
         self.drop_object(mutation, shares, id)
     }
 
-    /// An object without names goes, or becomes an orphan.
+    /// Removes an object without names, or makes it an orphan.
     pub(crate) fn drop_object(
         &self,
         mutation: &mut Mutation<'_>,
@@ -129,7 +129,7 @@ impl OpenStore {
         id: ObjectId,
     ) -> Result<()> {
         let is_file = mutation.object(id)?.file().is_ok();
-        // Until clients have had time to reclaim, any file may be one that was open.
+        // Until clients have had time to reclaim, any file may have been open.
         let is_held = shares.is_open(id) || self.is_reclaiming();
         if is_file && (is_held || mutation.removes_for_others()) {
             let home = mutation.home();
@@ -141,7 +141,7 @@ impl OpenStore {
         self.discard(mutation, id)
     }
 
-    /// Removes an object without names, and lists what is left of it to be cleared away.
+    /// Removes an object without names, and lists its data to be cleared away.
     pub(crate) fn discard(&self, mutation: &mut Mutation<'_>, id: ObjectId) -> Result<()> {
         let row = mutation.object(id)?;
         let marked = self.dirty.contains(id);
@@ -167,7 +167,7 @@ impl OpenStore {
         }
         self.unmark_incomplete(mutation, id);
         mutation.then(move |store, _| {
-            // What was kept has gone with its rows.
+            // The kept writes were removed with their rows.
             let _kept = store.dirty.forget(id);
             store.open_sums.forget(id);
             store.unshipped.forget(id);
@@ -179,7 +179,7 @@ impl OpenStore {
     }
 }
 
-/// Directories go only when they are empty, which is not known of those that lie elsewhere.
+/// Only empty directories can be removed. This is not known for directories that lie elsewhere.
 pub(super) fn check_removable(row: &ObjectRow) -> Result<()> {
     match &row.content {
         Content::Directory(content) if content.lies == Lies::Elsewhere => Err(Error::CrossHome),

@@ -13,10 +13,10 @@ use crate::requests::Begun;
 use crate::rows::{Effect, ObjectRow};
 use crate::space::Demand;
 
-/// No path is that deep; a walk up that finds no end goes in circles.
+/// The maximum depth of a path; a longer walk up is in a circle.
 const MAX_DEPTH: usize = 1 << 20;
 
-/// One end of a renaming.
+/// One end of a rename.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'n> {
     pub(crate) directory: ObjectId,
@@ -31,7 +31,7 @@ impl Operation {
         from: Place<'_>,
         to: Place<'_>,
     ) -> Result<(DirectoryChange, DirectoryChange)> {
-        // It takes no space in the end, and to replace a file with a shorter one makes some.
+        // A rename needs no space permanently, and replacing a file by a shorter one frees some.
         let mutation = match self.begin_once(who, Demand::Change).await? {
             Begun::New(mutation) => mutation,
             Begun::Done(effect) => return effect.changes(),
@@ -97,7 +97,7 @@ impl Operation {
             replaced: replaced.map(|id| mutation.touched(id)).transpose()?,
         };
         let mut shares = self.shares();
-        // The new name first: if both have the same hash, the old one still holds its cookie.
+        // First the new name: if both names have the same hash, the old one still holds its cookie.
         match replaced {
             Some(replaced) => {
                 mutation.repoint_name(to.directory, to.name, moved)?;
@@ -119,7 +119,7 @@ impl Operation {
     }
 }
 
-/// A directory that changes its parent changes itself (its `..`), and cannot go below itself.
+/// Checks the move of a directory to another parent: it changes the directory itself (its `..`), and must not move it below itself.
 fn check_directory_move(
     mutation: &mut Mutation<'_>,
     who: &Credentials,
@@ -149,7 +149,7 @@ fn check_directory_move(
     }
 }
 
-/// A file replaces anything but a directory, a directory only an empty directory.
+/// A file may replace anything except a directory; a directory may replace only an empty directory.
 fn check_replaceable(moved: &ObjectRow, replaced: &ObjectRow) -> Result<()> {
     match (moved.is_directory(), replaced.is_directory()) {
         (false, true) => Err(Error::IsDirectory),

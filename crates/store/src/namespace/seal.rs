@@ -1,6 +1,6 @@
-//! Directories that get no more names, since somebody who knows of a name in another store may be about to remove them.
+//! Sealed directories get no new names, because a task that knows a name in another store may be about to remove them.
 //!
-//! What must never enter: who that is, and whether it comes to that.
+//! Not part of this module: that task, and whether it removes the directory.
 
 use vfs::{Error, ObjectId, Result};
 
@@ -9,10 +9,10 @@ use crate::rows::Lies;
 use crate::space::Demand;
 
 impl Operation {
-    /// Seals an empty directory under a number; a seal of before is replaced. Returns when that is stable.
+    /// Seals an empty directory under a number; replaces an earlier seal. Returns when that is stable.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`], [`Error::NotDirectory`], and [`Error::Stale`] when it is gone.
+    /// [`Error::NotEmpty`], [`Error::NotDirectory`], and [`Error::Stale`] when the directory is gone.
     pub async fn seal(&self, directory: ObjectId, seal: u64) -> Result<()> {
         let mut mutation = self.begin(Demand::Removal).await?;
         let content = mutation.object_mut(directory)?.directory_mut()?;
@@ -27,7 +27,7 @@ impl Operation {
         self.settle(ticket).await
     }
 
-    /// Breaks the seal of this number, if the directory has it still.
+    /// Breaks the seal of this number, if the directory still has it.
     ///
     /// # Errors
     /// [`Error::Stale`] when the directory is gone.

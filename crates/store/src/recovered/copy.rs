@@ -1,4 +1,4 @@
-//! A copy of a data file that shares its blocks where the file system below can do that.
+//! Copies a data file, sharing its blocks if the file system below supports that.
 //!
 //! Never a hard link: the data file will be changed in place.
 
@@ -15,10 +15,10 @@ use crate::error::from_os;
 use crate::open_store::OpenStore;
 use crate::space::Demand;
 
-/// Bytes that are read at a time where the kernel cannot copy.
+/// The number of bytes read at a time if the kernel cannot copy.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// The most that the kernel is asked to copy at a time.
+/// The largest copy that is requested from the kernel at a time.
 const STRETCH_BYTES: u64 = 1 << 30;
 
 impl OpenStore {
@@ -26,7 +26,7 @@ impl OpenStore {
     pub(super) fn copy_data(&self, from: &File, to: &File, size: u64) -> Result<()> {
         let failed = |error: io::Error| from_os("copy data", &error);
         let shared = rustix::fs::ioctl_ficlone(to.as_fd(), from.as_fd()).is_ok();
-        // Also where the data file goes on behind its size, or ends before.
+        // Also if the data file is longer or shorter than its size.
         to.set_len(size).map_err(failed)?;
         if shared {
             return Ok(());
@@ -46,7 +46,7 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Writes all bytes that lie elsewhere to another file; parts that are all zeros become holes.
+    /// Copies bytes that lie elsewhere to another file; parts that are all zeros become holes.
     pub(super) fn copy_from_elsewhere(&self, from: &dyn Holey, to: &File, size: u64) -> Result<()> {
         let failed = |error: io::Error| from_os("copy data", &error);
         to.set_len(size).map_err(failed)?;
@@ -80,7 +80,7 @@ fn copy_stretch(from: &File, to: &File, start: u64, end: u64) -> io::Result<()> 
             length,
         );
         match copied {
-            // The data file was cut meanwhile; what is not there reads as zeros.
+            // The data file was cut meanwhile; missing bytes read as zeros.
             Ok(0) => return Ok(()),
             Ok(_) | Err(Errno::INTR) => {}
             Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {

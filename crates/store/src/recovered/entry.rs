@@ -1,4 +1,4 @@
-//! What is written down of an object whose version was discarded.
+//! The description of an object whose version was discarded.
 
 use std::fmt;
 
@@ -10,23 +10,23 @@ use vfs::{ChangeAttribute, ObjectId, Timestamp};
 /// A set of discarded versions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveredSet {
-    /// The format of what lies in the set.
+    /// The format of the set.
     pub format: u32,
-    /// What the set is called.
+    /// The name of the set.
     pub label: String,
-    /// Why the versions were discarded, in words.
+    /// The reason for discarding the versions, as text.
     pub reason: String,
-    /// When they were kept.
+    /// The time when they were saved.
     pub saved_at: Timestamp,
-    /// The replica that had them.
+    /// The replica that had the versions.
     pub replica: u16,
-    /// How many objects there are.
+    /// The number of objects.
     pub objects: u64,
     /// The sizes of all files together, in bytes.
     pub bytes: u64,
 }
 
-/// What an object was.
+/// The kind of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecoveredKind {
@@ -44,29 +44,29 @@ pub enum RecoveredKind {
     CharacterDevice,
     /// A block device.
     BlockDevice,
-    /// It had been removed; nothing else is known of it.
+    /// The object had been removed; nothing else is known of it.
     Removed,
 }
 
-/// One object as it was.
+/// One object in its discarded version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveredEntry {
     /// Its identifier, as 16 hexadecimal digits.
     #[serde(with = "hexadecimal")]
     pub object: ObjectId,
-    /// What it was.
+    /// Its kind.
     pub kind: RecoveredKind,
-    /// One of its paths from the root of the tree; nothing when it had no name.
+    /// One of its paths from the root of the tree; `None` if it had no name.
     pub path: Option<EscapedBytes>,
     /// Permission bits.
     pub mode: u32,
-    /// How many names it had.
+    /// The number of its names.
     pub links: u32,
     /// User.
     pub owner: u32,
     /// Group.
     pub group: u32,
-    /// Bytes, of a file; entries, of a directory.
+    /// The size of a file in bytes, or the number of entries of a directory.
     pub size: u64,
     /// Its version.
     pub change: ChangeAttribute,
@@ -76,17 +76,17 @@ pub struct RecoveredEntry {
     pub modified: Timestamp,
     /// Time of last change of anything.
     pub changed: Timestamp,
-    /// When it was made.
+    /// Time of creation.
     pub created: Timestamp,
-    /// Where a symbolic link led.
+    /// The target of a symbolic link.
     pub target: Option<EscapedBytes>,
     /// Major and minor number of a device.
     pub device: Option<(u32, u32)>,
     /// Extended attributes, without the name space `user.`.
     pub xattrs: Vec<(EscapedBytes, EscapedBytes)>,
-    /// Whether its content lies in the set.
+    /// Whether the set contains its content.
     pub has_data: bool,
-    /// Part of the content had never come here, so what lies in the set is a mixture.
+    /// Part of the content had never arrived here, so the content in the set is a mixture of versions.
     pub incomplete: bool,
 }
 
@@ -95,12 +95,12 @@ pub struct RecoveredEntry {
 pub struct RecoveredName {
     /// The name.
     pub name: EscapedBytes,
-    /// What it led to, as 16 hexadecimal digits.
+    /// The object that it led to, as 16 hexadecimal digits.
     #[serde(with = "hexadecimal")]
     pub object: ObjectId,
 }
 
-/// Bytes that are mostly text. Written down, `%` and every byte that is no UTF-8 become `%` and two
+/// Bytes that are mostly text. In the encoded form, `%` and every byte that is not UTF-8 become `%` and two
 /// hexadecimal digits.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EscapedBytes(pub Bytes);

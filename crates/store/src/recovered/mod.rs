@@ -1,14 +1,14 @@
-//! Versions that a decision discarded, kept beside the store for people to look at and put back.
+//! Versions that a decision discarded, kept beside the store so that people can view and restore them.
 //!
 //! ```text
-//! DIR/recovered/LABEL/set.json        what this is, why and when; written last
-//! DIR/recovered/LABEL/manifest.jsonl  one object a line
-//! DIR/recovered/LABEL/data/ID         the content of a file, or the names in a directory, one a line
+//! DIR/recovered/LABEL/set.json        the content, reason and time of the set; written last
+//! DIR/recovered/LABEL/manifest.jsonl  one object per line
+//! DIR/recovered/LABEL/data/ID         the content of a file, or the names in a directory, one per line
 //! ```
 //!
-//! A set is made under another name and renamed when all of it is stable. Nothing in here is part of the tree
-//! that is served, and only [`forget`] removes any of it. What must never enter: putting something back;
-//! that is done through the file system, like any other change.
+//! A set is created under a temporary name and renamed when all of it is stable. These sets are not part of the tree
+//! that is served, and only [`forget`] removes them. Not part of this module: restoring a version;
+//! this is done through the file system, like any other change.
 
 mod copy;
 mod entry;
@@ -24,7 +24,7 @@ use vfs::ObjectId;
 use crate::error::StoreError;
 use crate::layout::sync_directory;
 
-/// The format that this program writes, and the newest it reads.
+/// The format that this program writes, and the newest that it can read.
 const FORMAT: u32 = 1;
 
 const SETS: &str = "recovered";
@@ -32,21 +32,21 @@ const ABOUT: &str = "set.json";
 const MANIFEST: &str = "manifest.jsonl";
 const DATA: &str = "data";
 
-/// Stands behind the label of what is being made or removed.
+/// The suffix after the label while a set is being created or removed.
 const UNFINISHED: &str = ".unfinished";
 
 const MAX_LABEL_BYTES: usize = 100;
 
-/// No line of a manifest is longer: a path of 4096 names of 255 bytes, each byte as three.
+/// The longest line of a manifest: a path of 4096 names of 255 bytes, each byte escaped as three.
 const MAX_LINE_BYTES: u64 = 8 << 20;
 
-/// What [`crate::decode_as_anything`] says, of what is kept beside a store.
+/// The part of [`crate::decode_as_anything`] for sets of discarded versions.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     let _ = serde_json::from_slice::<RecoveredSet>(bytes);
     let _ = serde_json::from_slice::<RecoveredEntry>(bytes);
 }
 
-/// The sets that lie beside a store, by label; the store may be open.
+/// The sets beside a store, by label; the store may be open.
 ///
 /// # Errors
 /// [`StoreError`] when they cannot be read.
@@ -68,7 +68,7 @@ pub fn list(store: &Path) -> Result<Vec<RecoveredSet>, StoreError> {
     Ok(sets)
 }
 
-/// The objects of a set, in the order in which they were kept.
+/// The objects of a set, in the order in which they were saved.
 ///
 /// # Errors
 /// [`StoreError`] when there is no such set, or it cannot be read.
@@ -86,11 +86,11 @@ pub fn entries(
     }))
 }
 
-/// Where the content of an object of a set lies: of a file all of its bytes, of a directory lines of [`RecoveredName`]. The
-/// content may not be moved or changed; what puts it back copies it.
+/// The path of an object's content in a set: for a file all of its bytes, for a directory lines of [`RecoveredName`]. The
+/// caller must not move or change the content; to restore it, copy it.
 ///
 /// # Errors
-/// [`StoreError`] for a label that cannot be.
+/// [`StoreError`] for an impossible label.
 pub fn content(
     store: &Path,
     label: &str,
@@ -100,7 +100,7 @@ pub fn content(
     Ok(entry.has_data.then(|| data.join(data_name(entry.object))))
 }
 
-/// Removes a set and everything in it, for ever.
+/// Removes a set and everything in it, permanently.
 ///
 /// # Errors
 /// [`StoreError`] when there is no such set, or it cannot be removed.
@@ -113,7 +113,7 @@ pub fn forget(store: &Path, label: &str) -> Result<(), StoreError> {
     remove_all(&doomed)
 }
 
-/// Removes what was being made or removed when a store was left, before anybody begins anew.
+/// Removes sets that were being created or removed when the store stopped, before a new attempt begins.
 pub(crate) fn clear_unfinished(store: &Path) {
     let Ok(children) = fs::read_dir(store.join(SETS)) else {
         return;

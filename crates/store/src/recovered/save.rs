@@ -1,4 +1,4 @@
-//! Making a set: the present versions of some objects.
+//! Creates a set from the current versions of some objects.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -23,15 +23,15 @@ use crate::space::{Demand, ROW_BYTES};
 use crate::waiting::wait;
 
 impl OpenStore {
-    /// Keeps the present versions of objects aside, in a new set below `recovered` beside the store: paths
-    /// as they are known here, attributes, extended attributes, contents; of directories the list of names,
-    /// not what the names lead to. What does not exist is noted as removed. All of it is stable on return;
-    /// when something fails there is no set.
+    /// Saves the current versions of objects in a new set below `recovered` beside the store: paths
+    /// as known here, attributes, extended attributes, and contents. For a directory this is the list of names,
+    /// not the objects that they lead to. Objects that do not exist are noted as removed. All of it is stable on return;
+    /// after an error there is no set.
     ///
-    /// `reason` says in words why these versions are discarded.
+    /// `reason` is a text that says why these versions are discarded.
     ///
     /// # Errors
-    /// [`vfs::Error::Exists`] for a label in use; [`vfs::Error::Invalid`] for one that cannot be;
+    /// [`vfs::Error::Exists`] for a label in use; [`vfs::Error::Invalid`] for an impossible label;
     /// [`vfs::Error::NoSpace`] when the disk is full; [`vfs::Error::Io`].
     pub async fn save_aside(
         self: &Arc<Self>,
@@ -54,7 +54,7 @@ impl OpenStore {
     }
 }
 
-/// A set that is being made.
+/// A set that is being created.
 struct Draft {
     home: PathBuf,
     manifest: BufWriter<File>,
@@ -117,7 +117,7 @@ impl OpenStore {
     }
 
     fn keep(&self, draft: &Draft, id: ObjectId) -> Result<RecoveredEntry> {
-        // Nobody changes the content in between, or row and content would not belong together.
+        // No task may change the content in between, or row and content would not match.
         let alone = wait(self.guards.exclude(id), || self.is_closing());
         let _alone = alone.ok_or_else(|| Error::Io("the store is being closed".into()))?;
         let row = match self.object(id) {
@@ -204,7 +204,7 @@ fn failed(error: StoreError) -> Error {
     }
 }
 
-/// All that a row says.
+/// All fields of a row.
 fn entry_of(id: ObjectId, row: &ObjectRow) -> RecoveredEntry {
     let mut entry = RecoveredEntry {
         mode: row.mode,
@@ -230,7 +230,7 @@ fn entry_of(id: ObjectId, row: &ObjectRow) -> RecoveredEntry {
             RecoveredKind::Symlink
         }
         Content::Fifo => RecoveredKind::Fifo,
-        // No member of a set has any.
+        // Members of a set have no objects of this kind.
         Content::Elsewhere(_) => RecoveredKind::File,
         Content::Socket => RecoveredKind::Socket,
         Content::CharacterDevice { major, minor } => {

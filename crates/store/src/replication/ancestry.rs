@@ -1,4 +1,4 @@
-//! Where objects lie in the tree, for those who decide about changes and for people.
+//! Where objects lie in the tree: for decisions about changes, and as text for people.
 
 use bytes::Bytes;
 use vfs::{Error, ObjectId, Result, ShownBytes};
@@ -7,19 +7,19 @@ use crate::metadata::{Table, View};
 use crate::open_store::OpenStore;
 use crate::rows::{Content, EntryRow, NameHash, key};
 
-/// No path has more parts.
+/// A path has at most this many parts.
 const MAX_PARTS: usize = 4096;
 
-/// Of a path that has more parts, or more bytes as it is shown, people are shown the end: looking up a name for each directory of a deep
-/// tree takes long, and nobody reads it.
+/// Of a path with more parts, or with more bytes in its shown form, only the end is shown. Looking up a name for each directory of a
+/// deep tree takes long, and people do not read it.
 const PARTS_SHOWN: usize = 32;
 const BYTES_SHOWN: usize = 1024;
 /// Stands for the directories that are not shown.
 const MORE: &str = "/…";
 
 impl OpenStore {
-    /// The directories that hold an object, one for each of its names, so a directory may be there
-    /// twice; nothing for the root and for what does not exist. Takes no lock that changes take.
+    /// The directories that hold an object, one for each of its names, so a directory may be listed
+    /// twice. Empty for the root and for an object that does not exist. Takes no lock that changes take.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.
@@ -43,7 +43,7 @@ impl OpenStore {
         }
     }
 
-    /// An object for people: its number, and a path where it has one.
+    /// An object as text for people: its number, and a path if it has one.
     pub(crate) fn called(&self, id: ObjectId) -> String {
         match self.shown_path(id) {
             Ok(Some(path)) => format!("object {id} ({path})"),
@@ -51,18 +51,18 @@ impl OpenStore {
         }
     }
 
-    /// One path of an object from the root of the tree, for people to read. An object without a name has
-    /// none, which is said in place of it.
+    /// One path of an object from the root of the tree, for people to read. If the object has no name, the
+    /// text says so.
     ///
     /// # Errors
-    /// [`vfs::Error::Stale`] for what does not exist; [`vfs::Error::Io`] when rows cannot be read.
+    /// [`vfs::Error::Stale`] if the object does not exist; [`vfs::Error::Io`] when rows cannot be read.
     pub fn path_of(&self, id: ObjectId) -> Result<String> {
         self.object(id)?;
         let path = self.shown_path(id)?;
         Ok(path.unwrap_or_else(|| format!("(object {id} without a name)")))
     }
 
-    /// One path of an object for people, or its end.
+    /// One path of an object for people, or the end of the path.
     fn shown_path(&self, id: ObjectId) -> Result<Option<String>> {
         let view = self.metadata.view();
         let (mut at, mut parts, mut bytes) = (id, Vec::new(), 0);
@@ -83,7 +83,7 @@ impl OpenStore {
         Ok(Some(format!("{more}/{}", parts.join("/"))))
     }
 
-    /// One path of an object; none when it has no name, or lies below what has none.
+    /// One path of an object; `None` when it or a directory above it has no name.
     pub(crate) fn path_bytes(&self, id: ObjectId) -> Result<Option<Bytes>> {
         let view = self.metadata.view();
         let (mut at, mut parts) = (id, Vec::new());

@@ -1,8 +1,8 @@
-//! Taking over changes of another primary.
+//! Applies changes of another primary.
 //!
-//! Whatever changes the size of a file has it alone, like a change of size made here: what lies behind the
-//! new end is cut off once the row is stable, and what may lie behind the old end before the file grows.
-//! Who comes next to the same file waits for that, who made the update does not.
+//! An update that changes the size of a file locks the file exclusively, like a local change of size. Data behind the
+//! new end is cut off once the row is stable. Data that may lie behind the old end is cut off before the file grows.
+//! The next user of the same file waits for that; the sender of the update does not.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,29 +23,29 @@ use crate::rows::{ObjectRow, key};
 use crate::shares::{Denial, Shares};
 use crate::space::Demand;
 
-/// What goes along with rows of another primary.
+/// What rows of another primary change besides the metadata.
 #[derive(Default)]
 pub(super) struct Entered {
     /// Names that appear and disappear.
     pub(super) links: Vec<LinkChange>,
-    /// What is denied to others from here on.
+    /// The new denials of each object.
     pub(super) denials: Vec<(ObjectId, Vec<Denial>)>,
 }
 
 impl OpenStore {
-    /// Takes over rows that another primary changed, in one batch with the new position in its stream.
-    /// A position that was applied already changes nothing.
+    /// Applies rows that another primary changed, in one batch with the new position in its stream.
+    /// Changes nothing if the position was applied already.
     ///
-    /// `before_commit` is called with the writer's lock held; it gets the names that appear and disappear,
-    /// and a closure that commits, which it must call. Only what this copy alone knows of an object
-    /// stays: whether it has a data file, and whether a file is still open here that has lost its
-    /// last name.
+    /// `before_commit` is called with the writer's lock held. It gets the names that appear and disappear,
+    /// and a closure that commits, which it must call. Two facts about an object stay as this copy has
+    /// them: whether it has a data file, and whether a file that lost its last name is still
+    /// open here.
     ///
     /// The content of files comes separately, see [`crate::OpenStore::put_content`].
     ///
     /// # Errors
-    /// [`vfs::Error::Invalid`] for rows that cannot be; [`vfs::Error::NoSpace`] on a full disk;
-    /// [`vfs::Error::Io`] when storage fails; and what `before_commit` returns. Nothing has changed then.
+    /// [`vfs::Error::Invalid`] for impossible rows; [`vfs::Error::NoSpace`] on a full disk;
+    /// [`vfs::Error::Io`] when storage fails; errors of `before_commit`. Nothing has changed then.
     pub async fn apply(
         self: &Arc<Self>,
         update: ForeignUpdate,
@@ -62,7 +62,7 @@ impl OpenStore {
         loop {
             let resized = self.resized(&rows)?;
             if !covers(&alone, &resized) {
-                // All at once and in order, so that no two wait for each other.
+                // Lock all of them in order, so that no two tasks wait for each other.
                 drop(std::mem::take(&mut alone));
                 for one in resized {
                     alone.push(self.have_alone(one).await?);
@@ -74,7 +74,7 @@ impl OpenStore {
             if position <= applied {
                 return Ok(self.commits.committed());
             }
-            // Somebody else may have changed them while this one waited for the lock.
+            // Another task may have changed the sizes while this task waited for the writer's lock.
             if covers(&alone, &self.resized(&rows)?) {
                 mutation.put_local(
                     Table::Applied,
@@ -82,7 +82,7 @@ impl OpenStore {
                     &key::number(position),
                 );
                 for id in alone.iter().filter_map(Alone::changed) {
-                    // Another replica has it right.
+                    // Another replica has the correct data.
                     self.enter_damage(&mut mutation, id);
                 }
                 let lacking =
@@ -100,7 +100,7 @@ impl OpenStore {
         (rows, lacking): (Vec<ForeignRow>, Lacking),
         before_commit: &mut BeforeCommit<'_>,
     ) -> Result<Ticket> {
-        // Nobody may open a file between the decision to remove it and the batch that does.
+        // No file may be opened between the decision to remove it and the batch that removes it.
         let mut shares = self.shares();
         let Entered { links, denials } = self.enter_rows(&mut mutation, &shares, rows)?;
         self.mark_incomplete(&mut mutation, lacking)?;
@@ -113,7 +113,7 @@ impl OpenStore {
         Ok(ticket)
     }
 
-    /// Nobody may be listening.
+    /// Tells listeners, if any, that locks or denials of an object have changed.
     pub(crate) fn tell_lock_change(&self, id: ObjectId) {
         let _listeners = self.lock_changes.send(id);
     }
@@ -128,8 +128,8 @@ impl OpenStore {
         row.map_or(Ok(0), |row| Ok(key::parse_number(&row)?))
     }
 
-    /// Says that a replica's stream is applied here up to a position that no update has: positions have gaps. Returns
-    /// when it is there, stable or not.
+    /// Notes that a replica's stream is applied here up to a position that belongs to no update: positions have gaps. On return
+    /// the row is committed, but perhaps not stable.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage fails.
@@ -142,7 +142,7 @@ impl OpenStore {
         mutation.commit_local()
     }
 
-    /// How far the streams of all other replicas have been applied, of those too that are in the set no longer.
+    /// The applied positions in the streams of all other replicas, including replicas that left the set.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.
@@ -158,7 +158,7 @@ impl OpenStore {
         Ok(applied)
     }
 
-    /// The files that are here and get another size, in order.
+    /// The local files whose size these rows change, in order.
     fn resized(&self, rows: &[ForeignRow]) -> Result<Vec<Resized>> {
         let mut resized = Vec::new();
         for row in rows {
@@ -240,7 +240,7 @@ impl OpenStore {
                 }
                 ForeignRow::Request { row, change } => mutation.enter_request(&change.key, row)?,
                 ForeignRow::Names { change } => mutation.enter_row(Table::Entries, &change),
-                // It was set by one of several updates that are applied as one, and has gone with its object.
+                // One of several merged updates set it, and another removed its object.
                 ForeignRow::Xattr { id, .. } if gone.contains(&id) => {}
                 ForeignRow::Xattr { change, .. } => mutation.enter_row(Table::Xattrs, &change),
             }
@@ -248,7 +248,7 @@ impl OpenStore {
         Ok(entered)
     }
 
-    /// Takes over an object. Whether its data lies here is for this copy to know.
+    /// Applies the row of an object. This copy itself knows whether the object's data lies here.
     fn enter_object(
         &self,
         mutation: &mut Mutation<'_>,
@@ -274,7 +274,7 @@ impl OpenStore {
         if let Ok(file) = row.file_mut() {
             let previous = before.as_ref().and_then(|before| before.file().ok());
             file.stored = previous.is_some_and(|previous| previous.stored);
-            // Where data is, each copy says of its own.
+            // Each copy decides for itself where data lies.
             file.placement = match previous {
                 Some(previous) => previous.placement.clone(),
                 None => self.place_for(id),
@@ -284,7 +284,7 @@ impl OpenStore {
                 Some(before) if size < before.size && self.may_have_data(id, before) => {
                     self.enter_cut(mutation, id);
                 }
-                // Its data is about to come, and the mark must be there by then.
+                // Its data comes next, and the mark must be there before.
                 None if size > 0 => mark_born(mutation, id, elsewhere),
                 _ => {}
             }
@@ -292,7 +292,7 @@ impl OpenStore {
         mutation.replace_object(id, row)
     }
 
-    /// Marks a file that gets shorter, and forgets what was kept of it for after a crash.
+    /// Marks a file that gets shorter, and drops the kept writes for it (data kept for crash recovery).
     fn enter_cut(&self, mutation: &mut Mutation<'_>, id: ObjectId) {
         let kept = self.dirty.kept(id);
         crate::data::remove_rows(mutation, id, &kept);
@@ -301,7 +301,7 @@ impl OpenStore {
         mutation.then(move |store, _| store.dirty.set_tail_clean(id, false));
     }
 
-    /// An object is gone for everybody else; here a file may still be open.
+    /// Applies the removal of an object. A client of this replica may still have the file open.
     fn enter_removal(
         &self,
         mutation: &mut Mutation<'_>,
@@ -313,7 +313,7 @@ impl OpenStore {
             Ok(row) => row,
             Err(Error::Stale) => {
                 if shares.is_open(id) {
-                    // It was made and removed before any of it came here, and its home has all of it.
+                    // It was created and removed before its rows came here; its home has all of it.
                     let home = mutation.home();
                     mutation.then(move |store, _| store.orphans.add(id, home, true));
                 }
@@ -326,7 +326,7 @@ impl OpenStore {
     }
 }
 
-/// Whether all of these files are had alone, for as much as happens to them.
+/// Whether `alone` covers the size change of each of these files.
 fn covers(alone: &[Alone], resized: &[Resized]) -> bool {
     let covered = |wanted: &Resized| alone.iter().any(|one| one.covers(*wanted));
     resized.iter().all(covered)

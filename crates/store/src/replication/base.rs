@@ -1,7 +1,7 @@
-//! A copy of everything that replicas keep, for one that takes it in place of what it has (`resync`).
+//! A copy of all replicated rows, for a replica that replaces its own state with it (`resync`).
 //!
-//! The rows come in pages, as they were at one moment; the content of files follows like that of any other
-//! update. A page that was taken over already may come again.
+//! The rows are a snapshot and come in pages. The content of files follows later, like the content of any other
+//! update. A page that was installed already may come again.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use crate::recording::RowChange;
 use crate::rows::{ObjectRow, encode_denials, encode_locks, key};
 use crate::space::{Demand, ROW_BYTES};
 
-/// The key of the row that is there while a copy is not finished.
+/// The key of the row that exists while a copy is unfinished.
 pub(super) const UNFINISHED_KEY: &[u8] = b"unfinished";
 
-/// That row.
+/// The value of that row.
 pub(super) const RESYNC: &[u8] = &[1];
 
-/// Rows taken over, or cleared away, in one batch.
+/// Rows that are installed or cleared in one batch.
 const ROWS_A_BATCH: usize = 256;
 
-/// The tables that replicas keep, in the order in which they are copied.
+/// The replicated tables, in the order in which they are copied.
 const SHARED: [Table; 5] = [
     Table::Objects,
     Table::Entries,
@@ -36,7 +36,7 @@ const SHARED: [Table; 5] = [
     Table::Requests,
 ];
 
-/// What an interrupted copy may have left, and what belonged to it.
+/// The tables that are cleared first: they may hold rows of the old tree or of an interrupted copy.
 const CLEARED: [Table; 18] = [
     Table::Entries,
     Table::Links,
@@ -58,34 +58,34 @@ const CLEARED: [Table; 18] = [
     Table::Objects,
 ];
 
-/// Whether a store holds a whole tree.
+/// Whether a store holds a complete tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BaseState {
-    /// It does; a new tree is whole too.
+    /// The tree is complete; a new tree is complete too.
     Whole,
-    /// The tree was being replaced by another replica's, and that is not finished.
+    /// Another replica's tree is replacing the tree, and the copy is unfinished.
     Resynchronising,
 }
 
-/// All rows that replicas keep, as they were at one moment. It holds back the removal of old rows, so
-/// it should not be kept for longer than it takes to read.
+/// A snapshot of all replicated rows. It holds back the removal of old rows, so
+/// keep it only as long as reading takes.
 pub struct BaseScan {
     store: Arc<OpenStore>,
     picture: Picture,
     place: BasePlace,
-    /// What is known in memory: locks and denials, and which files lack data of others.
+    /// Rows for what is known in memory: locks and denials, and which files lack data of other replicas.
     held: Vec<RowChange>,
-    /// Where the copy stands in the stream of each replica, the store's own included.
+    /// The position of this snapshot in the stream of each replica, the store's own included.
     pub positions: Vec<(ReplicaSlot, u64)>,
 }
 
-/// Where a [`BaseScan`] goes on.
+/// Where a [`BaseScan`] continues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BasePlace {
-    /// Which of the shared tables, and from which key.
+    /// The index of the shared table, and the key to continue from.
     table: usize,
     from: Vec<u8>,
-    /// Behind the last table, how many rows of what is known in memory were returned.
+    /// After the last table: how many of the rows in `held` were returned.
     held: usize,
 }
 
@@ -98,7 +98,7 @@ impl std::fmt::Debug for BaseScan {
 }
 
 impl BaseScan {
-    /// The next rows, about this many bytes of them and at least one; none at the end.
+    /// The next rows: about `max_bytes` of them and at least one. Empty at the end.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.
@@ -112,7 +112,7 @@ impl BaseScan {
                     return Ok(page);
                 }
                 let found = found?;
-                // The first key behind this one.
+                // The next possible key after this one.
                 place.from = [found.key(), &[0]].concat();
                 if is_shared(&view, table, &found)? {
                     bytes += found.key().len() + found.value().len();
@@ -142,13 +142,13 @@ impl BaseScan {
         self.place.clone()
     }
 
-    /// Lets the next page begin at a place of this scan.
+    /// Makes the next page begin at a place of this scan.
     pub fn go_to(&mut self, place: BasePlace) {
         self.place = place;
     }
 }
 
-/// Whether others keep a row too: not what belongs to files without a name, or to none at all.
+/// Whether a row is replicated. Rows of files without a name, or of objects that do not exist, are not.
 fn is_shared(view: &View<'_>, table: Table, found: &KeyedRow) -> Result<bool> {
     match table {
         Table::Objects => Ok(ObjectRow::decode(found.value())?.links > 0),
@@ -163,13 +163,13 @@ fn is_shared(view: &View<'_>, table: Table, found: &KeyedRow) -> Result<bool> {
 }
 
 impl OpenStore {
-    /// A copy of all rows that replicas keep, as they are at one moment. It tells also which files are abandoned or
-    /// lack data of others here, and so will where the copy goes.
+    /// A snapshot of all replicated rows. It includes the marks of files that are abandoned here or that lack data of
+    /// other replicas, because the receiving store will lack the same.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.
     pub async fn base(self: &Arc<Self>) -> Result<BaseScan> {
-        // While nobody can change anything, rows, locks and positions belong together.
+        // While no other task can change anything, rows, locks and positions are consistent.
         let mutation = self.begin_maintenance().await?;
         let mut positions = vec![(self.slot, mutation.last(Sequence::Positions))];
         positions.extend(self.applied_all()?);
@@ -182,7 +182,7 @@ impl OpenStore {
         })
     }
 
-    /// The marks of files that lack data of others, or that are abandoned.
+    /// The marks of files that lack data of other replicas, or that are abandoned.
     fn all_lacking(&self) -> impl Iterator<Item = RowChange> + use<> {
         let row = |(of, mark): (_, Mark)| RowChange {
             table: Table::Incomplete as u8,
@@ -192,7 +192,7 @@ impl OpenStore {
         self.incomplete.all().into_iter().map(row)
     }
 
-    /// The locks and denials of all files, as update records carry them.
+    /// The locks and denials of all files, encoded as in update records.
     fn all_held(&self) -> impl Iterator<Item = RowChange> + use<> {
         let row = |table: Table, id, value: Vec<u8>| RowChange {
             table: table as u8,
@@ -215,7 +215,7 @@ impl OpenStore {
         held.into_iter()
     }
 
-    /// Whether the store holds a whole tree.
+    /// Whether the store holds a complete tree.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.
@@ -228,9 +228,9 @@ impl OpenStore {
         })
     }
 
-    /// Removes what is to be replaced, from tables and from memory.
+    /// Removes the state that the copy replaces, from tables and from memory.
     pub(super) async fn clear_base(&self) -> Result<()> {
-        // The marks go, and with them what says that blocks are open.
+        // This also removes the marks that record which blocks are open.
         let mut mutation = self.begin_maintenance().await?;
         for id in self.open_sums.files() {
             self.void_sums(&mut mutation, id);
@@ -247,7 +247,7 @@ impl OpenStore {
         self.commits.wait(ticket, &self.health).await
     }
 
-    /// What is known in memory of objects that are gone.
+    /// Clears what is known in memory of removed objects.
     fn forget_objects(&self) {
         self.unshipped.clear();
         self.unfetched.clear();
@@ -255,7 +255,7 @@ impl OpenStore {
         self.incomplete.clear();
         self.torn.clear();
         self.dirty.clear();
-        // Their rows count for nothing, which is on record.
+        // The database already records that their rows are void.
         for id in self.open_sums.files() {
             self.open_sums.forget(id);
         }
@@ -272,7 +272,7 @@ impl OpenStore {
         }
     }
 
-    /// Removes all rows of a table but the root's.
+    /// Removes all rows of a table except the root's.
     pub(super) async fn clear_table(&self, table: Table) -> Result<()> {
         loop {
             let root = key::object(ObjectId::ROOT);
@@ -296,10 +296,10 @@ impl OpenStore {
         }
     }
 
-    /// Takes over one page of a [`BaseScan`].
+    /// Installs one page of a [`BaseScan`].
     ///
     /// # Errors
-    /// [`vfs::Error::Invalid`] when nothing was begun, or for rows that cannot be;
+    /// [`vfs::Error::Invalid`] when no copy was begun, or for impossible rows;
     /// [`vfs::Error::NoSpace`]; [`vfs::Error::Io`].
     pub async fn install_base(&self, rows: Vec<RowChange>) -> Result<()> {
         let mut rows = self.understand(rows)?.into_iter();
@@ -315,7 +315,7 @@ impl OpenStore {
             }
             mutation.follow(self.slot);
             for row in group {
-                // What this replica made itself and lacks now is lacking nowhere else.
+                // Data that this replica itself made and now lacks exists nowhere else.
                 let own = matches!(row, ForeignRow::Incomplete { of: (_, from), .. } if from == self.slot);
                 if !own {
                     mutation.install(row)?;
@@ -325,11 +325,11 @@ impl OpenStore {
         }
     }
 
-    /// Ends what [`crate::OpenStore::begin_resync`] began: from here on the store is a replica that has applied the given
-    /// positions. It is stable on return.
+    /// Finishes what [`crate::OpenStore::begin_resync`] began. From here on the store is a replica that has applied the given
+    /// positions. Stable on return.
     ///
     /// # Errors
-    /// [`vfs::Error::Invalid`] when nothing was begun; [`vfs::Error::Io`].
+    /// [`vfs::Error::Invalid`] when no copy was begun; [`vfs::Error::Io`].
     pub async fn finish_base(self: &Arc<Self>, positions: Vec<(ReplicaSlot, u64)>) -> Result<()> {
         if self.base_state()? == BaseState::Whole {
             return Err(Error::Invalid("no copy of a tree was begun"));
@@ -351,7 +351,7 @@ impl OpenStore {
         self.clear_table(Table::Remembered).await
     }
 
-    /// Regular files behind `after` in the order of identifiers with their sizes, at most `count`.
+    /// At most `count` regular files after `after` with their sizes, in the order of identifiers.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.

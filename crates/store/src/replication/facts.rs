@@ -1,4 +1,4 @@
-//! Rows that only this copy keeps, for those above the store: their tables, not ours.
+//! Rows that only this copy keeps, for the layers above the store. Those layers define the content.
 
 use bytes::Bytes;
 use vfs::{Error, Result};
@@ -8,22 +8,22 @@ use crate::metadata::Table;
 use crate::mutation::Mutation;
 use crate::open_store::OpenStore;
 
-/// With the value's length and a tag it stays below the sector that no row may fill.
+/// Short enough that key, value length and tag together stay below the sector size, which no row may reach.
 const MAX_KEY_BYTES: usize = 64;
 
 impl OpenStore {
-    /// Changes rows that only this copy keeps, for those above the store: each a key of 1 to 64 bytes and
-    /// a value, or `None` for a row to remove. All of one call happen together; calls in order.
+    /// Changes rows that only this copy keeps, for the layers above the store. Each has a key of 1 to 64 bytes and
+    /// a value, or `None` to remove the row. All changes of one call are atomic; calls take effect in order.
     ///
     /// # Errors
-    /// [`vfs::Error::Invalid`] for a key too long; [`vfs::Error::Io`] when storage fails.
+    /// [`vfs::Error::Invalid`] when a key is too long; [`vfs::Error::Io`] when storage fails.
     pub async fn put_facts(&self, rows: Vec<(Vec<u8>, Option<Vec<u8>>)>) -> Result<Ticket> {
         let mut mutation = self.begin_maintenance().await?;
         mutation.enter_facts(rows)?;
         mutation.commit_local()
     }
 
-    /// The rows of [`crate::OpenStore::put_facts`] whose keys start with `prefix`, in the order of keys.
+    /// The rows of [`crate::OpenStore::put_facts`] whose keys start with `prefix`, in key order.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.
@@ -31,7 +31,7 @@ impl OpenStore {
         self.first_facts(prefix, usize::MAX)
     }
 
-    /// The first of them, at most `most`.
+    /// The first of these rows, at most `most`.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.
@@ -68,7 +68,7 @@ impl Mutation<'_> {
     }
 }
 
-/// Values of others may start with any byte, but rows of ours never with one that means a long row.
+/// The caller's value may start with any byte, but a row must not start with the byte that means a long row.
 fn framed(value: &[u8]) -> Vec<u8> {
     const VERSION: u8 = 1;
     [&[VERSION], value].concat()

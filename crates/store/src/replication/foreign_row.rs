@@ -1,4 +1,4 @@
-//! Rows that come from another replica: what they mean, and whether they can be at all.
+//! Rows that come from another replica: what they mean, and whether they are possible at all.
 
 use vfs::{Error, ObjectId, ReplicaSlot, RequestId, Result};
 
@@ -15,7 +15,7 @@ use crate::rows::{
 };
 use crate::shares::Denial;
 
-/// One row as another primary left it.
+/// One row as another primary wrote it.
 #[derive(Debug)]
 pub(super) enum ForeignRow {
     Object {
@@ -38,21 +38,21 @@ pub(super) enum ForeignRow {
         denials: Vec<Denial>,
         change: RowChange,
     },
-    /// A file lacks data of another replica. Only copies of a whole tree have such.
+    /// A file lacks data of another replica. Only copies of a complete tree contain such rows.
     Incomplete {
         of: (ObjectId, ReplicaSlot),
         mark: Mark,
     },
     /// Names of a directory.
     Names { change: RowChange },
-    /// What a client's request has done.
+    /// The result of a client's request.
     Request { row: RequestRow, change: RowChange },
     /// An extended attribute of an object.
     Xattr { id: ObjectId, change: RowChange },
 }
 
 impl OpenStore {
-    /// Looks at every row before anything is changed because of one.
+    /// Decodes and checks every row before anything is changed.
     pub(super) fn understand(&self, changes: Vec<RowChange>) -> Result<Vec<ForeignRow>> {
         let rows = changes
             .into_iter()
@@ -129,7 +129,7 @@ impl OpenStore {
 }
 
 impl Mutation<'_> {
-    /// Takes over a row into a tree that is not in use yet. Content comes later.
+    /// Enters a row into a tree that is not in use yet. Content comes later.
     pub(super) fn install(&mut self, row: ForeignRow) -> Result<()> {
         match row {
             ForeignRow::Object {
@@ -173,7 +173,7 @@ impl Mutation<'_> {
         Ok(())
     }
 
-    /// Takes over a row as it is.
+    /// Enters a row unchanged.
     pub(super) fn enter_row(&mut self, table: Table, change: &RowChange) {
         match &change.value {
             Some(value) => self.put_local(table, &change.key, value),
@@ -182,7 +182,7 @@ impl Mutation<'_> {
     }
 }
 
-/// What no primary can have made of an object.
+/// Rejects rows of an object that no primary can have written.
 fn check_object(id: ObjectId, row: Option<&ObjectRow>) -> std::result::Result<(), Malformed> {
     match row {
         None if id == ObjectId::ROOT => Err(Malformed("the root is gone")),

@@ -1,6 +1,6 @@
-//! Locks and denials after a restart: as they stood, because clients of other servers do not say them again.
+//! Restores locks and denials after a restart, because clients of other servers do not reclaim them.
 //!
-//! What must never enter: whose clients hold them, and whether they still want them.
+//! Not part of this module: whose clients hold them, and whether these still want them.
 
 use vfs::{Error, ObjectId, Result};
 
@@ -10,8 +10,8 @@ use crate::open_store::OpenStore;
 use crate::rows::{decode_denials, decode_locks, key};
 
 impl OpenStore {
-    /// Takes up the locks and denials that stood when the store was closed, at whichever replica they were taken. To
-    /// be called once, before anything is changed, where there are other replicas: without them clients say after
+    /// Restores the locks and denials that existed when the store was closed, no matter which replica granted them. If there
+    /// are other replicas, call this once before any change. Without other replicas clients reclaim after
     /// a restart what they hold.
     ///
     /// # Errors
@@ -37,8 +37,8 @@ impl OpenStore {
         mutation.commit_local().map(|_| ())
     }
 
-    /// Says whether the row means anything: the rows of files that are gone are left where they are until here, and so are those of
-    /// removed files that are at home elsewhere.
+    /// Restores one row. Returns false for a row to remove: a malformed row, or a row that was kept until now of a file that is gone or of a
+    /// removed file whose home is elsewhere.
     fn take_up(&self, table: Table, key: &[u8], row: &[u8]) -> Result<bool> {
         let outcome = match key::parse_object(key) {
             Ok(id) if !self.is_decided_here(id)? => return Ok(false),
@@ -69,7 +69,7 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Whether what clients hold of an object counts by the own copy: it has a name, or is at home here, or has lost its home.
+    /// Whether this copy decides what clients hold of an object: the object has a name, or its home is this replica, or its home is lost.
     fn is_decided_here(&self, id: ObjectId) -> Result<bool> {
         match self.object(id) {
             Ok(row) if row.links > 0 => Ok(true),

@@ -1,7 +1,7 @@
-//! Which files lack data that another primary has and that has not come yet.
+//! Which files lack data that another primary has and that has not arrived yet.
 //!
-//! A mark names the primary whose data is missing, and comes in the batch of the update that says that
-//! the data has changed. The table is the truth; what is in it is known in memory too, because every read asks.
+//! A mark names the primary whose data is missing. It is in the same batch as the update that reports the data
+//! change. The table is authoritative; memory holds a copy, because every read looks at it.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -17,41 +17,41 @@ use crate::open_store::OpenStore;
 use crate::rows::key;
 
 const VERSION: u8 = 2;
-/// Marks of this version do not tell what they follow.
+/// Marks of this version do not record the version that they follow.
 const WITHOUT_BEFORE: u8 = 1;
 
-/// Stands for the primary in marks of abandoned files; no replica has this place.
+/// Stands for the primary in marks of abandoned files. No replica has this slot.
 pub(super) const NOBODY: ReplicaSlot = ReplicaSlot(u16::MAX);
 
 type Of = (ObjectId, ReplicaSlot);
 
-/// What is missing of a file, as positions in the stream of one primary.
+/// Which data of a file is missing, as positions in the stream of one primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// All data of updates up to here has come.
+    /// All data of updates up to this position has arrived.
     pub(super) complete_through: u64,
     /// The last update whose data may be missing.
     pub(super) marked_at: u64,
-    /// The version of the file before the first of them; 0 when that is not known.
+    /// The version of the file before the first such update; 0 if unknown.
     pub(super) follows: u64,
-    /// The last of them that did not follow the one before, since others, or an update without data, had changed the file in between: the
-    /// position and the version before it.
+    /// The last such update that did not follow its predecessor directly, because another primary or an update without data had changed the
+    /// file in between: its position and the version before it.
     pub(super) resumed: (u64, u64),
-    /// The version after the last of them.
+    /// The version after the last such update.
     pub(super) version: u64,
-    /// The data was here and gave way to a copy without it: what the primary says counts when it has been asked to send it again.
+    /// The data was here and a copy without it replaced it. Reports of the primary count only after a request to send the data again.
     pub(super) given_way: bool,
-    /// Nothing of what is missing has come, so up to this size the data is that of the version before, which
-    /// was whole. In memory only: after a restart nobody knows.
+    /// Nothing of the missing data has arrived, so up to this size the data is that of the version before, which
+    /// was complete. Only in memory: unknown after a restart.
     pub(super) whole: Option<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Marks {
     missing: BTreeMap<Of, Mark>,
-    /// What has become complete and is not written yet; only of what is marked.
+    /// Positions that have become complete and are not written yet; only of marked files.
     arrived: BTreeMap<Of, u64>,
-    /// Files whose data is that of a place in a stream which the rows have not reached.
+    /// Files whose data is that of a later stream position than the rows.
     ahead: BTreeMap<Of, u64>,
 }
 
@@ -74,25 +74,25 @@ impl Incomplete {
         !self.marks().of(file).is_empty()
     }
 
-    /// Whose data of a file is missing.
+    /// The primaries whose data of a file is missing.
     pub(crate) fn primaries(&self, file: ObjectId) -> Vec<ReplicaSlot> {
         self.marks().of(file)
     }
 
-    /// Up to this size the data is that of the version before the marked one; `None` when that is not known, or
-    /// when nothing is missing.
+    /// Up to this size the data is that of the version before the marked one; `None` if unknown or
+    /// if nothing is missing.
     pub(super) fn whole(&self, of: Of) -> Option<u64> {
         self.marks().missing.get(&of)?.whole
     }
 
-    /// Data of the file is about to be changed by what another replica sent.
+    /// Data that another replica sent is about to change the file.
     pub(crate) fn touched(&self, file: ObjectId) {
         let mut marks = self.marks();
         let of_file = marks.missing.range_mut(all_of(file));
         of_file.for_each(|(_, mark)| mark.whole = None);
     }
 
-    /// All data of the version before is here again, up to this size, as somebody who has it sent it.
+    /// All data of the version before is here again, up to this size: a replica that has it sent it.
     pub(super) fn restored(&self, of: Of, whole: Option<u64>) {
         if let Some(mark) = self.marks().missing.get_mut(&of) {
             mark.whole = whole;
@@ -108,7 +108,7 @@ impl Incomplete {
         }
     }
 
-    /// Nothing is marked any more.
+    /// Removes all marks.
     pub(crate) fn clear(&self) {
         *self.marks() = Marks::default();
     }
@@ -117,7 +117,7 @@ impl Incomplete {
         self.marks().missing.get(&of).copied()
     }
 
-    /// All marks, with the file and whose data it lacks.
+    /// All marks, each with the file and the primary whose data it lacks.
     pub(super) fn all(&self) -> Vec<(Of, Mark)> {
         let marks = self.marks();
         marks
@@ -142,7 +142,7 @@ impl Incomplete {
         }
     }
 
-    /// Notes what has come; false when that says nothing new.
+    /// Notes that data has arrived; false if this is no news.
     fn arrived(&self, of: Of, position: u64) -> bool {
         let mut marks = self.marks();
         let known = marks.missing.get(&of);
@@ -154,14 +154,14 @@ impl Incomplete {
         true
     }
 
-    /// What the primary says of a file counts: it was asked to send the data again.
+    /// From here on the primary's reports about a file count: it was asked to send the data again.
     fn sent_again(&self, of: Of) {
         if let Some(mark) = self.marks().missing.get_mut(&of) {
             mark.given_way = false;
         }
     }
 
-    /// Whether data of this primary gave way to a copy without it.
+    /// Whether a copy without data of this primary replaced local data.
     fn has_given_way(&self, from: ReplicaSlot, file: Option<ObjectId>) -> bool {
         let marks = self.marks();
         if let Some(file) = file {
@@ -172,7 +172,7 @@ impl Incomplete {
         missing.any(|((_, slot), mark)| *slot == from && mark.given_way)
     }
 
-    /// The data of a file is that of `position`, and the rows are those of `applied`.
+    /// The data of a file is that of `position`, while the rows are those of `applied`.
     fn note_ahead(&self, of: Of, position: u64, applied: u64) {
         let mut marks = self.marks();
         let (_, from) = of;
@@ -184,7 +184,7 @@ impl Incomplete {
         }
     }
 
-    /// Whether the data of a file may be newer than its row was before the update at a position.
+    /// Whether the data of a file may be newer than its row was before the update at this position.
     fn is_ahead(&self, of: Of, position: u64) -> bool {
         let ahead = self.marks().ahead.get(&of).copied();
         ahead.is_some_and(|ahead| position <= ahead)
@@ -242,7 +242,7 @@ impl Mark {
         [&[VERSION][..], &numbers, &[u8::from(self.given_way)]].concat()
     }
 
-    /// After an update that leaves the file with this size: what is cut off is no longer that of the version before.
+    /// The mark after an update that gives the file this size: data that is cut off no longer belongs to the version before.
     fn resized(self, size: u64) -> Mark {
         let whole = match size {
             0 => Some(0),
@@ -251,9 +251,9 @@ impl Mark {
         Mark { whole, ..self }
     }
 
-    /// What is here is to be replaced by what lacks this, of which some is missing here anyway.
+    /// The mark when a copy that lacks this data is about to replace the local data, which lacks some already.
     fn reaching_back_to(self, through: u64, at: u64, follows: u64) -> Mark {
-        // The earlier of both; of two that begin at the same place the one of the earlier version.
+        // The earlier of both; if both begin at the same position, the one with the earlier version.
         let begins = (self.complete_through, self.follows);
         let (complete_through, follows) = begins.min((through, follows));
         Mark {
@@ -266,7 +266,7 @@ impl Mark {
         }
     }
 
-    /// What is left to mark once everything up to a position has come.
+    /// What remains marked once everything up to a position has arrived; `None` if nothing.
     fn after(self, position: u64) -> Option<Mark> {
         let (resumed_at, resumed) = self.resumed;
         (position < self.marked_at).then_some(Mark {
@@ -280,7 +280,7 @@ impl Mark {
     }
 }
 
-/// The files that an update leaves without some of their data, and since when.
+/// The files that lack some of their data after an update, and since when.
 pub(super) struct Lacking {
     from: ReplicaSlot,
     position: u64,
@@ -290,7 +290,7 @@ pub(super) struct Lacking {
 /// A file before such an update.
 struct Before {
     file: ObjectId,
-    /// The position through which it is complete if nothing was missing so far.
+    /// The position through which the file is complete if nothing was missing before.
     complete_through: u64,
     size: u64,
     version: u64,
@@ -298,7 +298,7 @@ struct Before {
 
 impl OpenStore {
     /// Looks at the files whose data an update changes, before its rows are entered. `applied` is the position
-    /// before it in the stream.
+    /// before the update in the stream.
     pub(super) fn lacking(
         &self,
         mutation: &mut Mutation<'_>,
@@ -327,7 +327,7 @@ impl OpenStore {
         Ok(lacking)
     }
 
-    /// Marks those that are there after it.
+    /// Marks those of the files that still exist after the update.
     pub(super) fn mark_incomplete(
         &self,
         mutation: &mut Mutation<'_>,
@@ -364,7 +364,7 @@ impl OpenStore {
         Ok(())
     }
 
-    /// The size of the version before an update, if all of it and nothing else is here.
+    /// The size of the version before an update, if all of that version and nothing newer is here.
     fn size_still_whole(&self, of: Of, position: u64, size: u64) -> Option<u64> {
         let (file, _) = of;
         let doubtful = self.incomplete.contains(file)
@@ -373,7 +373,7 @@ impl OpenStore {
         (!doubtful).then_some(size)
     }
 
-    /// Takes the marks of an object that is gone along.
+    /// Removes the marks of a removed object.
     pub(crate) fn unmark_incomplete(&self, mutation: &mut Mutation<'_>, file: ObjectId) {
         for slot in self.incomplete.primaries(file) {
             mutation.remove_local(Table::Incomplete, &key::incomplete((file, slot)));
@@ -381,7 +381,7 @@ impl OpenStore {
         mutation.then(move |store, _| store.incomplete.forget(file));
     }
 
-    /// All data of a file's version turns out to be here; the marks go, unless it is abandoned, which is not about data.
+    /// All data of a file's version is here after all: removes the marks, except that of an abandoned file, which does not depend on data.
     pub(crate) fn unmark_lacking(&self, mutation: &mut Mutation<'_>, file: ObjectId) {
         let primaries = self.incomplete.primaries(file).into_iter();
         for slot in primaries.filter(|slot| *slot != NOBODY) {
@@ -391,9 +391,9 @@ impl OpenStore {
         }
     }
 
-    /// Says that all content of a file has come, and is stable here, that belongs to updates of a primary's stream
-    /// up to a position; the primary says so. Cheap where nothing is missing. It becomes stable with whatever
-    /// comes next, so a crash may forget it.
+    /// Notes that all data of a file for a primary's updates up to a position is stable here; the primary reports this.
+    /// Cheap if nothing is missing. The note becomes stable with the next flush, so a crash may
+    /// lose it.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage fails.
@@ -411,7 +411,7 @@ impl OpenStore {
         let mut mutation = self.begin_maintenance().await?;
         for (of, position) in self.incomplete.take_arrived() {
             let mark = self.incomplete.mark(of);
-            // It may have given way since that was noted.
+            // A copy may have replaced the data since that was noted.
             let Some(mark) = mark.filter(|mark| !mark.given_way) else {
                 continue;
             };
@@ -432,9 +432,9 @@ impl OpenStore {
         mutation.commit_local().map(|_| ())
     }
 
-    /// What is here of a file is to be replaced by a copy that lacks data of this primary from `through` to `at` of its stream, as in
-    /// [`crate::OpenStore::incomplete_files`], and follows the version `follows`: it lacks that here, too, from now on, until
-    /// [`crate::OpenStore::note_complete_again`]. Stable on return.
+    /// Notes that the local data of a file is about to be replaced by a copy that lacks this primary's data from `through` to `at` of its stream
+    /// (see [`crate::OpenStore::incomplete_files`]) and that follows the version `follows`. From here on the file lacks that data here too,
+    /// until [`crate::OpenStore::note_complete_again`]. Stable on return.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage fails.
@@ -467,7 +467,7 @@ impl OpenStore {
         self.commits.wait(ticket, &self.health).await
     }
 
-    /// As [`crate::OpenStore::note_complete`], of data that the primary has sent again because it was asked to.
+    /// Like [`crate::OpenStore::note_complete`], for data that the primary has sent again on request.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage fails.
@@ -481,13 +481,13 @@ impl OpenStore {
         self.note_complete(file, from, position).await
     }
 
-    /// Whether data of this primary gave way to a copy without it, of a file or of any.
+    /// Whether a copy without data of this primary replaced the local data of this file, or of any file.
     #[must_use]
     pub fn has_given_way(&self, from: ReplicaSlot, file: Option<ObjectId>) -> bool {
         self.incomplete.has_given_way(from, file)
     }
 
-    /// The version of a file before the first change of this primary whose data may be missing here; 0 when that is not known, or nothing is
+    /// The version of a file before this primary's first change whose data may be missing here; 0 if unknown or if nothing is
     /// missing.
     #[must_use]
     pub fn version_before(&self, file: ObjectId, from: ReplicaSlot) -> u64 {
@@ -495,16 +495,16 @@ impl OpenStore {
         mark.map_or(0, |mark| mark.follows)
     }
 
-    /// Of whose data of a file something is missing here: the position in that primary's stream through which all of it is here, and that of the last
-    /// update whose data may be missing.
+    /// What this primary's stream lacks of a file here: the position through which all data is here, and the position of the last
+    /// update whose data may be missing. `None` if nothing is missing.
     #[must_use]
     pub fn missing_of(&self, file: ObjectId, from: ReplicaSlot) -> Option<(u64, u64)> {
         let mark = self.incomplete.mark((file, from))?;
         Some((mark.complete_through, mark.marked_at))
     }
 
-    /// The primaries of whose data something is missing here, of files that have a name: each with the position in its stream through which
-    /// the content of all of them is here.
+    /// The primaries whose data is missing here in named files, each with the position in its stream through which
+    /// the content of all its files is here.
     ///
     /// # Errors
     /// The store has failed.
@@ -521,8 +521,8 @@ impl OpenStore {
         Ok(makers)
     }
 
-    /// The files that lack data of this primary, see [`crate::ForeignUpdate::incomplete`]: each with the position in its
-    /// stream through which all content is here, and that of the last update whose content may be missing.
+    /// The files that lack data of this primary, see [`crate::ForeignUpdate::incomplete`]. Each with the position in the primary's
+    /// stream through which all content is here, and the position of the last update whose content may be missing.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.
@@ -531,7 +531,7 @@ impl OpenStore {
         let marks = self.incomplete.of_primary(from);
         let mut files = Vec::with_capacity(marks.len());
         for (file, mark) in marks {
-            // A file that lives on without a name gets no data any more.
+            // A file that exists without a name gets no more data.
             if self.object(file).is_ok_and(|row| row.links > 0) {
                 files.push((file, mark.complete_through, mark.marked_at));
             }

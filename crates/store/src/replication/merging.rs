@@ -1,4 +1,4 @@
-//! The rows of consecutive updates put together: of what a row was in between nobody need hear.
+//! Merges the rows of consecutive updates: only the last state of each row is kept.
 
 use std::collections::HashMap;
 
@@ -7,24 +7,24 @@ use vfs::ObjectId;
 
 use crate::recording::{RowChange, UpdateRecord};
 
-/// A file's size as the last row said, and whether the file was made by one of the updates.
+/// A file's size in the last row, and whether one of the updates created the file.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     bytes: u64,
     made: bool,
 }
 
-/// Consecutive updates that a follower may apply as one, [`crate::ForeignUpdate`] with the position of the
-/// last of them: the last state of each row.
+/// Consecutive updates that a follower may apply as one [`crate::ForeignUpdate`] with the position of the
+/// last update: the last state of each row.
 ///
-/// What has to stay apart are two sizes of a file that the follower may have, since it cuts its data where a row
-/// says so; a file that one of the updates makes it cannot have.
+/// Two different sizes of a file that the follower may have must stay separate, since the follower cuts its data where a
+/// row says so. This does not hold for a file that one of the updates creates: the follower cannot have it.
 #[derive(Debug)]
 pub struct MergedRows {
     position: u64,
     bytes: usize,
     changes: Vec<RowChange>,
-    /// Where in `changes` each row is.
+    /// The index in `changes` of each row.
     places: HashMap<(u8, Bytes), usize>,
     sizes: HashMap<ObjectId, Size>,
 }
@@ -44,7 +44,7 @@ impl MergedRows {
         merged
     }
 
-    /// Adds the update that comes next, or gives it back when it has to be applied by itself.
+    /// Adds the next update, or returns it if it has to be applied separately.
     ///
     /// # Errors
     /// The update.
@@ -64,13 +64,13 @@ impl MergedRows {
         self.position
     }
 
-    /// How many bytes were put together; what they take together is less.
+    /// How many bytes were merged; the result has at most this size.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The rows, each once, in the order in which they were first changed.
+    /// The rows, each once, in the order of their first change.
     #[must_use]
     pub fn into_changes(self) -> Vec<RowChange> {
         self.changes

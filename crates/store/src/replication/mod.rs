@@ -1,7 +1,7 @@
-//! What replicas need of a store, besides records of its own changes: changes of others, the bytes
+//! The replication interface of a store, besides the records of its own changes: changes of other replicas, the bytes
 //! that belong to them, rows that only this copy keeps, and a copy of everything for a new replica.
 //!
-//! What must never enter: who may change what, who is connected, or how any of this travels.
+//! Not part of this module: who may change what, who is connected, and how data travels.
 
 mod ancestry;
 mod apply;
@@ -33,7 +33,7 @@ use crate::committer::Ticket;
 use crate::open_store::OpenStore;
 use crate::recording::RowChange;
 
-/// What [`crate::decode_as_anything`] says, of notes about contents.
+/// The part of [`crate::decode_as_anything`] for marks and remembered contents.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     let _ = incomplete::Mark::decode(bytes);
     let _ = resync::Remembered::decode(bytes);
@@ -42,24 +42,24 @@ pub(crate) fn decode_as_anything(bytes: &[u8]) {
 /// One update that another replica made as the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignUpdate {
-    /// Whose stream of updates it belongs to.
+    /// The replica whose stream of updates contains it.
     pub from: ReplicaSlot,
-    /// Its place in that stream; later updates have larger ones.
+    /// Its position in that stream; later updates have larger ones.
     pub position: u64,
-    /// The rows as they are after it.
+    /// The rows as they are after the update.
     pub changes: Vec<RowChange>,
-    /// The files whose data it changes, and whose content comes separately.
+    /// The files whose data the update changes and whose content comes separately.
     pub incomplete: Vec<ObjectId>,
 }
 
 /// A name that appears or disappears, seen from the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkChange {
-    /// What the name leads to.
+    /// The object that has the name.
     pub object: ObjectId,
-    /// The directory it lies in.
+    /// The directory that holds the name.
     pub parent: ObjectId,
-    /// Whether it appears.
+    /// Whether the name appears.
     pub added: bool,
 }
 
@@ -68,38 +68,38 @@ pub struct LinkChange {
 pub enum ContentPiece {
     /// Bytes.
     Data {
-        /// Where the first one lies.
+        /// The offset of the first byte.
         offset: u64,
-        /// All of them.
+        /// The bytes.
         bytes: Bytes,
     },
-    /// Nothing is stored there, it reads as zeros.
+    /// A hole: nothing is stored there, it reads as zeros.
     Hole(Extent),
 }
 
-/// Decides about an update that is being applied: gets the names that appear and disappear, and what
-/// commits the update.
+/// Decides about an update that is being applied. Gets the names that appear and disappear, and the closure
+/// that commits the update.
 pub type BeforeCommit<'o> =
     dyn FnMut(&[LinkChange], &mut dyn FnMut() -> Result<()>) -> Result<()> + Send + 'o;
 
 impl OpenStore {
-    /// Has changes recorded for other replicas from here on. Every operation that makes some needs a [`crate::CommitHook`], see
+    /// From here on changes are recorded for other replicas. Every operation that makes changes needs a [`crate::CommitHook`], see
     /// [`crate::Store::with_hook`], and fails without one.
     ///
-    /// `keeps_removed` says whether clients of other replicas may have a file open that loses its last name here; then it is
-    /// kept without one until [`crate::OpenStore::bury`]. Called again whenever that changes.
+    /// `keeps_removed` says whether clients of other replicas may have a file open when it loses its last name here. Then the file is
+    /// kept without a name until [`crate::OpenStore::bury`]. Call this again whenever that changes.
     pub fn replicate(&self, keeps_removed: bool) {
         let known = self.keeps_removed.get_or_init(AtomicBool::default);
         known.store(keeps_removed, Ordering::Release);
     }
 
-    /// The position up to which every record of this store is stable; none below will still appear.
+    /// The position up to which every record of this store is stable; no lower record will still appear.
     #[must_use]
     pub fn stable_position(&self) -> watch::Receiver<u64> {
         self.commits.stable_position()
     }
 
-    /// Returns when everything up to this ticket is on stable storage.
+    /// Returns when everything up to this ticket is stable.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage fails.
@@ -107,7 +107,7 @@ impl OpenStore {
         self.commits.wait(ticket, &self.health).await
     }
 
-    /// The same without asking for it: the ticket becomes stable together with what others ask for, or
+    /// Like [`Self::wait_stable`], without requesting a flush: the ticket becomes stable with the next flush that another task requests, or
     /// within a second.
     ///
     /// # Errors
@@ -117,10 +117,10 @@ impl OpenStore {
         store.commits.wait_lazily(ticket, &store.health).await
     }
 
-    /// Returns when the content of a file, as it was read since [`OpenStore::verifier`] said `since`, is on stable storage.
+    /// Returns when the content of a file is stable, as read since [`OpenStore::verifier`] returned `since`.
     ///
     /// # Errors
-    /// [`vfs::Error::Delay`] when some of it may have been lost since; [`vfs::Error::Io`] when storage fails.
+    /// [`vfs::Error::Delay`] when some of it may have been lost since then; [`vfs::Error::Io`] when storage fails.
     pub async fn make_content_stable(
         self: &Arc<Self>,
         id: ObjectId,
@@ -130,7 +130,7 @@ impl OpenStore {
         self.wait_stable(released).await
     }
 
-    /// Returns when everything that was changed so far is on stable storage.
+    /// Returns when all changes so far are stable.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage fails.
@@ -138,14 +138,14 @@ impl OpenStore {
         self.wait_stable(self.commits.committed()).await
     }
 
-    /// Whether data of a file is missing here, so that it must not be served. A file that lost its last name like
-    /// that stays so.
+    /// Whether data of a file is missing here, so that it must not be served. A file that loses its last name in this
+    /// state stays incomplete.
     #[must_use]
     pub fn is_incomplete(&self, file: ObjectId) -> bool {
         self.incomplete.contains(file) || self.unfetched.contains(file)
     }
 
-    /// The primaries whose data of a file is missing here. A crash may have forgotten that it came.
+    /// The primaries whose data of a file is missing here. After a crash the list may name data that has already arrived.
     #[must_use]
     pub fn lacks_data_of(&self, file: ObjectId) -> Vec<ReplicaSlot> {
         self.incomplete.primaries(file)
@@ -157,54 +157,54 @@ impl OpenStore {
         self.unfetched.contains(file)
     }
 
-    /// Tells of files whose locks or denials were released or replaced by an applied update, so that who
-    /// waits for them can ask again.
+    /// Reports files whose locks or denials an applied update released or replaced, so that
+    /// waiting clients can be told to retry.
     #[must_use]
     pub fn lock_changes(&self) -> broadcast::Receiver<ObjectId> {
         self.lock_changes.subscribe()
     }
 
-    /// The replica that removed a file which lives on here because it is, or may be, open; its home. `None` for all that has a
-    /// name, and for what is not here.
+    /// The home of a removed file that still exists here because it is, or may be, open: the replica that removed it. `None` for objects
+    /// with a name, and for objects that are not here.
     #[must_use]
     pub fn orphan_home(&self, file: ObjectId) -> Option<ReplicaSlot> {
         self.orphans.home(file)
     }
 
-    /// Whether the own copy decides about a file that lives on here without a name: it is at home here, or has lost its home.
+    /// Whether this copy decides about a file that exists here without a name: its home is this replica, or its home is lost.
     #[must_use]
     pub fn orphan_is_here(&self, file: ObjectId) -> bool {
         self.orphans.home(file) == Some(self.slot) || self.orphans.is_alone(file)
     }
 
-    /// All files that live on here without a name, with their homes.
+    /// All files that exist here without a name, with their homes.
     #[must_use]
     pub fn orphans(&self) -> Vec<(ObjectId, ReplicaSlot)> {
         self.orphans.all()
     }
 
-    /// Counts what may change which such files clients of this replica have open, since the store was opened, from 1 on.
-    /// What an update changes is counted when it has been applied.
+    /// Counts events that may change which of these files clients of this replica have open, since the store was opened; starts at 1.
+    /// A change by an update is counted after the update has been applied.
     #[must_use]
     pub fn orphans_version(&self) -> u64 {
         self.orphans.version()
     }
 
-    /// Changes with whatever may change the answers of [`crate::OpenStore::orphans`] and [`crate::OpenStore::orphans_held`].
+    /// Changes whenever the answers of [`crate::OpenStore::orphans`] and [`crate::OpenStore::orphans_held`] may change.
     #[must_use]
     pub fn orphan_changes(&self) -> watch::Receiver<u64> {
         self.orphans.changes()
     }
 
-    /// The size of an object in bytes, as its row has it; of anything but a file it says nothing.
+    /// The size in bytes in the row of an object; meaningless for anything but a file.
     ///
     /// # Errors
-    /// [`vfs::Error::Stale`] for what does not exist; [`vfs::Error::Io`].
+    /// [`vfs::Error::Stale`] if the object does not exist; [`vfs::Error::Io`].
     pub fn file_size(&self, id: ObjectId) -> Result<u64> {
         Ok(self.object(id)?.size)
     }
 
-    /// The bytes that the content of a file takes on the disk here, as its row has it.
+    /// The bytes that the content of a file takes on the disk here, according to its row.
     ///
     /// # Errors
     /// As [`crate::OpenStore::file_size`].

@@ -1,7 +1,7 @@
-//! Versions that nobody may make any more: servers that are gone for ever may have shown them to their clients, and nobody
-//! who is left has heard of them.
+//! Versions that must not be used again: servers that are gone for ever may have shown them to their clients, and no
+//! remaining server has seen them.
 //!
-//! What must never enter: who is gone, and on whose word.
+//! Not part of this module: which servers are gone, and who decides that.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::metadata::Table;
 use crate::open_store::OpenStore;
 use crate::rows::key;
 
-/// The key of the row that says that a replica's versions have been passed, before its slot.
+/// The prefix of the key of the row that records that a replica's versions were skipped; its slot follows.
 const PASSED: &[u8] = b"passed";
 
-/// More versions than a replica that is gone can have shown beyond what is known here, also when it had gone on without several
-/// lost ones before, and passed what those can have shown ([`crate::OpenStore::abandon`]).
+/// More versions than a lost replica can have shown beyond those known here. This holds also if that replica had itself continued without
+/// several lost replicas before and skipped the versions that those may have shown ([`crate::OpenStore::abandon`]).
 const PASSED_VERSIONS: u64 = 1 << 34;
 
 impl OpenStore {
-    /// Versions made here from now on are none that these replicas, which are gone for ever, may have shown anybody. Once for each of
-    /// them. Stable on return.
+    /// Versions made here from now on differ from all versions that these replicas, which are gone for ever, may have shown. Takes effect once
+    /// for each replica. Stable on return.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage fails.
@@ -45,7 +45,7 @@ impl OpenStore {
             mutation.put_local(Table::System, &row, &key::number(last));
         }
         mutation.raise(Sequence::Changes, last.saturating_add(PASSED_VERSIONS));
-        // The reservation behind them goes with the rows.
+        // The reservation of the numbers after them is in the same batch as the rows.
         let ticket = mutation.commit_local()?;
         self.commits.wait(ticket, &self.health).await
     }

@@ -1,8 +1,8 @@
-//! A copy of everything for a replica that has an old or a diverged one: its rows are replaced, and of the
-//! contents only those are fetched that another version of the file has.
+//! A copy of everything for a replica whose copy is old or has diverged: its rows are replaced, and only the
+//! contents of files with another version are fetched.
 //!
-//! What each data file holds is remembered before the rows go. So an attempt that was interrupted is begun
-//! again with what is remembered; nothing here trusts a data file whose version is not.
+//! The store remembers what each data file holds before it removes the rows, so an interrupted attempt can be
+//! restarted from that memory. This module trusts no data file whose version is not remembered.
 
 use std::sync::Arc;
 
@@ -25,28 +25,28 @@ const FLAG_STORED: u8 = 1;
 const FLAG_TRUSTED: u8 = 2;
 const FLAG_PLACED: u8 = 4;
 
-/// Files looked at in one batch.
+/// Files examined in one batch.
 const FILES_A_BATCH: usize = 256;
 
 /// What the data file of an object holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Remembered {
-    /// There is one; otherwise the file is a hole.
+    /// A data file exists; otherwise the file is one hole.
     stored: bool,
-    /// It holds exactly what this version says.
+    /// The data file holds exactly this version.
     trusted: bool,
     change: ChangeAttribute,
     size: u64,
-    /// Where it is, if it is elsewhere.
+    /// The placement of the data, if it is elsewhere.
     placement: Option<Arc<[u8]>>,
 }
 
-/// What becomes of the data of a file under its new row.
+/// What happens to the data of a file under its new row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It is that of the new row.
+    /// The data belongs to the new row.
     Keep { stored: bool },
-    /// It has to come from another replica, unless the file is empty.
+    /// The data has to come from another replica, unless the file is empty.
     Replace { stored: bool },
 }
 
@@ -93,17 +93,17 @@ impl Remembered {
 }
 
 impl OpenStore {
-    /// Begins to take over the tree of another replica, which takes the place of what the store holds: nothing but a root, an old
-    /// or a diverged copy of it, or one that an unfinished attempt left. Until [`crate::OpenStore::finish_base`] nobody else may
-    /// use the store. Data files stay, and what version of a file each
-    /// holds is remembered. Own update records go, and so do files that were open here without a name.
+    /// Begins to replace what the store holds with the tree of another replica. The store may hold only a root, an old
+    /// or a diverged copy, or an unfinished copy of an earlier attempt. Until [`crate::OpenStore::finish_base`] no other task may
+    /// use the store. Data files stay, and the version of the file that each data file
+    /// holds is remembered. The store's own update records are removed, and so are files that were open here without a name.
     ///
     /// # Errors
-    /// [`vfs::Error::Io`] when storage fails. The attempt can be begun again.
+    /// [`vfs::Error::Io`] when storage fails. The attempt can be restarted.
     pub async fn begin_resync(self: &Arc<Self>) -> Result<()> {
         self.sync().await?;
         let store = Arc::clone(self);
-        // Identifiers of removed objects can come back, and their data files must not go then.
+        // Identifiers of removed objects can be used again, and then their data files must not be removed.
         blocking(move || maintenance::clear_now(&store, &store.guards)).await?;
         if self.base_state()? != BaseState::Resynchronising {
             self.clear_table(Table::Remembered).await?;
@@ -137,7 +137,7 @@ impl OpenStore {
         }
     }
 
-    /// Regular files, with and without a name, from a key on.
+    /// Regular files, with and without a name, starting at a key.
     fn files_from(&self, from: &[u8]) -> Result<Vec<(ObjectId, ObjectRow)>> {
         let view = self.metadata.view();
         let mut files = Vec::new();
@@ -172,7 +172,7 @@ impl OpenStore {
         })
     }
 
-    /// Contents that are remembered lie under this placement from now on.
+    /// Records a new placement for remembered contents.
     pub(crate) fn remember_placement(
         &self,
         mutation: &mut Mutation<'_>,
@@ -195,20 +195,20 @@ impl OpenStore {
         Ok(self.metadata.row(table, &key::object(id))?.is_some())
     }
 
-    /// Brings data files and the new rows together, before anybody uses them.
+    /// Matches data files with the new rows, before any task uses them.
     pub(super) async fn reconcile(self: &Arc<Self>) -> Result<()> {
         let store = Arc::clone(self);
         blocking(move || {
             store.judge_files()?;
             store.discard_forgotten()?;
-            // What was cut must not come back once the rows count.
+            // Data that was cut must not reappear once the rows are valid.
             store.sync_everything_below()
         })
         .await
     }
 
     fn judge_files(&self) -> Result<()> {
-        // What is not remembered may have been here before, and was removed.
+        // A file that is not remembered may have existed here before and was removed.
         let place = self.places_anew()?;
         let mut from = Vec::new();
         loop {
@@ -236,7 +236,7 @@ impl OpenStore {
             if doomed.is_empty() {
                 continue;
             }
-            // From here on it is no longer what is remembered, which a crash has to find.
+            // From here on the contents differ from what is remembered; after a crash recovery must see this.
             self.persist_through(ticket)?;
             for (id, size) in doomed {
                 self.cut_contents(id, size)?;
@@ -244,7 +244,7 @@ impl OpenStore {
         }
     }
 
-    /// Where contents are that are remembered.
+    /// The placement of remembered contents.
     pub(crate) fn remembered_placement(&self, id: ObjectId) -> Result<Option<Arc<[u8]>>> {
         Ok(self
             .remembered(id)?
@@ -303,7 +303,7 @@ impl OpenStore {
         }
         if stored {
             self.void_sums(mutation, id);
-            // Whatever happens to this attempt, the next must not trust the data file.
+            // Whatever happens to this attempt, the next one must not trust the data file.
             let doubtful = Remembered {
                 stored,
                 trusted: false,
@@ -316,7 +316,7 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Has the data files cleared away whose objects are not in the new tree.
+    /// Schedules the removal of data files whose objects are not in the new tree.
     fn discard_forgotten(&self) -> Result<()> {
         let mut from = Vec::new();
         loop {
@@ -351,8 +351,8 @@ impl OpenStore {
         }
     }
 
-    /// After [`crate::OpenStore::begin_resync`] and [`crate::OpenStore::finish_base`], in the order of identifiers: the files whose content
-    /// is to be fetched from another replica, with [`crate::OpenStore::put_content`]. Until then they are incomplete.
+    /// After [`crate::OpenStore::begin_resync`] and [`crate::OpenStore::finish_base`]: the files whose content is still to be fetched from
+    /// another replica with [`crate::OpenStore::put_content`], in the order of identifiers. Until then they are incomplete.
     /// All other files have the content that belongs to their new rows.
     ///
     /// # Errors
@@ -372,7 +372,7 @@ impl OpenStore {
         failed.map_or(Ok(files), Err)
     }
 
-    /// Takes files off that list, whose content is stable here. It becomes stable with whatever comes next, so a
+    /// Removes files whose content is stable here from that list. The removal becomes stable with the next flush, so a
     /// crash may put them back.
     ///
     /// # Errors

@@ -1,11 +1,11 @@
-//! Files of which a lost primary had sent a part, once it is decided that nobody waits for the rest.
+//! Files of which a lost primary had sent only a part, once it is decided not to wait for the rest.
 //!
 //! Until then the file is marked as lacking data of that primary (`incomplete`). The decision turns the mark into one
-//! that names nobody: the file is *abandoned*, and neither read nor written, until one of the replicas
-//! adopts it. That one gives it a new version, which all others take over like any other: the version before, if all of
-//! that was there, or else what there is, with the file marked as *torn* in its row. A torn file cannot be read.
+//! without a primary: the file is *abandoned* and can be neither read nor written until one of the replicas
+//! adopts it. That replica gives the file a new version, which all others take over like any other version: the version before, if
+//! all its data was there, or else the data that is there, with the file marked as *torn* in its row. A torn file cannot be read.
 //!
-//! What must never enter: who decides, and who adopts.
+//! Not part of this module: who decides, and who adopts.
 
 use std::sync::Arc;
 
@@ -20,18 +20,18 @@ use crate::open_store::OpenStore;
 use crate::operation::Operation;
 use crate::rows::key;
 
-/// The key of the row that says which decisions have been carried out, before a replica's slot.
+/// The prefix of the key of the row that records which decisions have been carried out; a replica's slot follows.
 const DECIDED: &[u8] = b"abandoned";
 
-/// More versions than a lost replica can have shown its clients beyond what it had sent.
+/// More versions than a lost replica can have shown its clients beyond those it had sent.
 const SKIPPED_VERSIONS: u64 = 1 << 30;
 
-/// What is known of a torn file that cannot be read.
+/// The error text for reads of a torn file.
 const TORN: &str = "part of this file was lost with a server: restore it from elsewhere, or truncate it; see the alarm `torn-files`";
 
 impl OpenStore {
-    /// Abandoned files that nobody has adopted as far as this replica knows, in the order of identifiers; each with the size up
-    /// to which its data is that of the version before, if nothing of the missing data had come.
+    /// Abandoned files that no replica has adopted as far as this replica knows, in the order of identifiers. Each with the size up
+    /// to which its data is that of the version before, if nothing of the missing data had arrived.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage has failed.
@@ -53,30 +53,30 @@ impl OpenStore {
         self.torn.all()
     }
 
-    /// Whether a file is one of those.
+    /// Whether a file is torn.
     #[must_use]
     pub fn is_torn(&self, file: ObjectId) -> bool {
         self.torn.contains(file)
     }
 
-    /// The size up to which the data of a file is that of the version before the one whose data is missing, when
-    /// nothing of the missing data has come; see [`crate::OpenStore::incomplete_files`].
+    /// The size up to which the data of a file is that of the version before the one whose data is missing, if
+    /// nothing of the missing data has arrived; see [`crate::OpenStore::incomplete_files`].
     #[must_use]
     pub fn whole_before(&self, file: ObjectId, from: ReplicaSlot) -> Option<u64> {
         self.incomplete.whole((file, from))
     }
 
-    /// All data of a file that lacks some of a lost primary's is now that of another replica, which says as in
-    /// [`crate::OpenStore::whole_before`] what that is.
+    /// The data of a file that lacks data of a lost primary was replaced by that of another replica. `whole` is that replica's answer
+    /// to [`crate::OpenStore::whole_before`].
     pub fn note_level(&self, file: ObjectId, lost: ReplicaSlot, whole: Option<u64>) {
         self.incomplete.restored((file, lost), whole);
     }
 }
 
 impl OpenStore {
-    /// It is decided to go on without what a lost primary alone has: files that lack data of it are abandoned, and
-    /// versions made here from now on are none that it may have shown anybody. Once for each decision, whose
-    /// numbers grow. Stable on return.
+    /// Carries out the decision to continue without data that only a lost primary has. Files that lack its data are abandoned, and
+    /// versions made here from now on differ from all versions that it may have shown. Takes effect once for each decision;
+    /// decision numbers grow. Stable on return.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage fails.
@@ -95,7 +95,7 @@ impl OpenStore {
                 Err(Error::Stale) => continue,
                 Err(error) => return Err(error),
             };
-            // Here the mark waits for a later version, not for a place in a stream.
+            // In this mark the position is the version that must be exceeded, not a place in a stream.
             let abandoned = Mark {
                 complete_through: 0,
                 marked_at: change,
@@ -119,11 +119,11 @@ impl OpenStore {
 }
 
 impl Operation {
-    /// Gives an abandoned file a new version with the data that is here, as a [`crate::Change::Data`] like any other that
-    /// marks all of it as unshipped. As `torn` it cannot be read anywhere, until it is truncated to nothing.
+    /// Gives an abandoned file a new version with the data that is here. The change is an ordinary [`crate::Change::Data`] that
+    /// marks all data as unshipped. With `torn` the file cannot be read anywhere until it is truncated to nothing.
     ///
     /// # Errors
-    /// What the commit hook returns; [`vfs::Error::Io`] when storage fails.
+    /// Errors of the commit hook; [`vfs::Error::Io`] when storage fails.
     pub async fn adopt(&self, file: ObjectId, torn: bool) -> Result<()> {
         let mut mutation = self.begin_maintenance().await?;
         self.unmark_abandoned(&mut mutation, file);
@@ -140,7 +140,7 @@ impl Operation {
 }
 
 impl OpenStore {
-    /// All data of a file's version is here: if that is a later one than was abandoned, somebody has adopted it.
+    /// Called when all data of a file's version is here. If that version is later than the abandoned one, a replica has adopted the file.
     pub(super) fn settle_abandoned(
         &self,
         mutation: &mut Mutation<'_>,

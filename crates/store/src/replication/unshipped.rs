@@ -1,6 +1,6 @@
 //! Which files have data that other replicas may not have.
 //!
-//! The table is the truth; what is in it is known in memory too, so that a file is marked once.
+//! The table is authoritative; memory holds a copy, so that a file is marked only once.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use crate::metadata::{Metadata, MetadataError, Table};
 use crate::open_store::OpenStore;
 use crate::rows::key;
 
-/// The files that are marked in a table.
+/// The files that a table marks.
 #[derive(Debug, Default)]
 pub(crate) struct MarkedFiles(Mutex<HashSet<ObjectId>>);
 
@@ -39,12 +39,12 @@ impl MarkedFiles {
         self.ids().remove(&id);
     }
 
-    /// Nothing is marked any more.
+    /// Removes all marks.
     pub(crate) fn clear(&self) {
         self.ids().clear();
     }
 
-    /// All of them, in order.
+    /// All marked files, in order.
     pub(crate) fn all(&self) -> Vec<ObjectId> {
         let mut ids: Vec<ObjectId> = self.ids().iter().copied().collect();
         ids.sort_unstable();
@@ -57,7 +57,7 @@ impl MarkedFiles {
 }
 
 impl OpenStore {
-    /// Files whose data has changed under an update record since [`crate::OpenStore::forget_unshipped`].
+    /// Files whose data changed with an update record since [`crate::OpenStore::forget_unshipped`].
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.
@@ -66,8 +66,8 @@ impl OpenStore {
         Ok(self.unshipped.all())
     }
 
-    /// Takes files off the list of [`crate::OpenStore::unshipped`] of which `shipped` says that every replica has their
-    /// data. It is asked while nobody can change them, with the writer's lock held, like a [`crate::CommitHook`], and
+    /// Removes files from the list of [`crate::OpenStore::unshipped`] if `shipped` says that every replica has their
+    /// data. It is called with the writer's lock held, like a [`crate::CommitHook`], while no task can change them, and
     /// must not wait.
     ///
     /// # Errors

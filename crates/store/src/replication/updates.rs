@@ -1,4 +1,4 @@
-//! The store's own update records, once they have served.
+//! Queries and removal of the store's own update records.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,8 @@ use crate::rows::key;
 const RECORDS_A_BATCH: usize = 256;
 
 impl OpenStore {
-    /// Every object that own update records behind a position speak of, removed ones too, and every file on the
-    /// list of [`crate::OpenStore::unshipped`]; in the order of identifiers. What others may not have of this store.
+    /// Every object in the store's own update records after a position, removed ones too, and every file on the
+    /// list of [`crate::OpenStore::unshipped`], in the order of identifiers: changes that other replicas may not have.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.
@@ -34,7 +34,7 @@ impl OpenStore {
         Ok(changed.into_iter().collect())
     }
 
-    /// Removes update records up to this position, which nobody needs any more.
+    /// Removes update records up to this position, which are no longer needed.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage fails.
@@ -60,7 +60,7 @@ impl OpenStore {
     }
 }
 
-/// The object whose version a row of a record is part of.
+/// The object to whose version a row of a record belongs.
 fn changed_by(change: &RowChange) -> std::result::Result<Option<ObjectId>, Malformed> {
     let key = &change.key;
     Ok(match Table::from_tag(change.table) {
@@ -68,7 +68,7 @@ fn changed_by(change: &RowChange) -> std::result::Result<Option<ObjectId>, Malfo
         Some(Table::Entries) => Some(key::parse_entry(key)?.0),
         Some(Table::Links) => Some(key::parse_link(key)?.0),
         Some(Table::Xattrs) => Some(key::parse_xattr(key)?.0),
-        // Locks are held, they are no part of any version.
+        // Locks are state of clients, not part of any version.
         _ => None,
     })
 }

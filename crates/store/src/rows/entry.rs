@@ -1,9 +1,9 @@
-//! Names in directories: which row a name lies in, and which cookie it has.
+//! Names in directories: the row of a name, and its cookie.
 //!
-//! A name's cookie is a keyed hash of the name above an index that tells names with the same hash
-//! apart. So it belongs to the name: other entries come and go without moving it, it survives a
-//! restart, and every replica of the tree computes the same, as they share the key. Without the
-//! key nobody can make names that collide.
+//! A name's cookie is a keyed hash of the name, followed by an index that distinguishes names with the same
+//! hash. So the cookie belongs to the name: it does not change when other entries come and go, it survives a
+//! restart, and every replica of the tree computes the same one, because they share the key. Without the
+//! key a client cannot construct names that collide.
 
 use std::hash::Hasher;
 
@@ -19,10 +19,10 @@ const VERSION: u8 = 1;
 /// Bits of a cookie below the hash.
 const INDEX_BITS: u32 = 8;
 
-/// Bits of the hash: with the index they stay below 2^63, where cookies have to be.
+/// Bits of the hash: together with the index they stay below 2^63, as cookies must.
 const HASH_BITS: u32 = 55;
 
-/// How many names with one hash a directory can hold.
+/// The maximum number of names with one hash in a directory.
 const MAX_COLLISIONS: usize = 1 << INDEX_BITS;
 
 /// The hash of a name within a tree: 55 bits, never 0, so that no cookie lies below 256.
@@ -36,7 +36,7 @@ impl NameHash {
         NameHash((hasher.finish() >> (u64::BITS - HASH_BITS)).max(1))
     }
 
-    /// The hash in a cookie, and the index behind which reading goes on.
+    /// The hash in a cookie, and the index after which a listing continues.
     pub(crate) fn from_cookie(cookie: Cookie) -> (NameHash, u8) {
         (NameHash(cookie.0 >> INDEX_BITS), (cookie.0 & 0xff) as u8)
     }
@@ -47,7 +47,7 @@ impl NameHash {
         NameHash(u64::from_be_bytes(wide))
     }
 
-    /// The seven bytes that stand in keys.
+    /// The seven bytes used in keys.
     pub(crate) fn to_key(self) -> [u8; 7] {
         let [_, key @ ..] = self.0.to_be_bytes();
         key
@@ -66,7 +66,7 @@ pub(crate) struct Entry {
     pub(crate) object: ObjectId,
 }
 
-/// All names of a directory that have one hash, by index. Nearly always a single one.
+/// All names of a directory with one hash, by index. Nearly always a single one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EntryRow(Vec<Entry>);
 
@@ -112,7 +112,7 @@ impl EntryRow {
         Some(self.0.remove(place))
     }
 
-    /// Lets a name lead to another object; its cookie stays.
+    /// Makes a name lead to another object; its cookie stays.
     pub(crate) fn replace(&mut self, name: &Name, object: ObjectId) {
         if let Some(entry) = self.0.iter_mut().find(|entry| entry.name == *name) {
             entry.object = object;
@@ -148,9 +148,9 @@ impl EntryRow {
     }
 }
 
-/// Appends a byte string of at most 255 bytes behind its length.
+/// Appends a byte string of at most 255 bytes, after its length.
 pub(super) fn put_short(row: &mut Vec<u8>, bytes: &[u8]) {
-    // Invariant: names are checked to be that short before they come here.
+    // Invariant: the length of names was checked before.
     let length = u8::try_from(bytes.len()).expect("names have at most 255 bytes");
     row.put_u8(length);
     row.put_slice(bytes);
@@ -161,14 +161,14 @@ pub(crate) fn name_of(bytes: Bytes) -> Result<Name, Malformed> {
     Name::new(bytes).map_err(|_| Malformed("an entry has an impossible name"))
 }
 
-/// The names of a row where they lie, for callers that look at many rows. Their bytes are not looked at, see
+/// An iterator over the names of a row, without copies, for callers that read many rows. It does not validate the bytes, see
 /// [`name_of`].
 pub(crate) struct EntriesOf<'a> {
     fields: Fields<'a>,
     last: Option<u8>,
 }
 
-/// One name where it lies.
+/// One name, borrowed from its row.
 pub(crate) struct EntryOf<'a> {
     pub(crate) index: u8,
     pub(crate) name: &'a [u8],

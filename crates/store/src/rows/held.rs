@@ -1,4 +1,4 @@
-//! Locks and denials of one file, as update records carry them.
+//! Encoding of the locks and denials of one file in update records.
 
 use bytes::BufMut;
 use fields::{Fields, Tag};
@@ -31,7 +31,7 @@ const WRITE: u8 = 2;
 const DENY_READ: u8 = 4;
 const DENY_WRITE: u8 = 8;
 
-/// Longer lists than this are not carried: nobody gets one more lock.
+/// Longer lists are not encoded: a further lock is refused.
 const MAX_LIST_BYTES: usize = 1 << 20;
 
 /// All locks of a file. `None` when there are too many.
@@ -63,7 +63,7 @@ pub(crate) fn decode_locks(row: &[u8]) -> Result<Vec<Held>, Malformed> {
     Ok(held)
 }
 
-/// All opens of a file that deny something. `None` when there are too many.
+/// All opens of a file that deny access to others. `None` when there are too many.
 pub(crate) fn encode_denials(denials: &[Denial]) -> Option<Vec<u8>> {
     let mut row = vec![VERSION];
     for (OpenOwner(owner), share) in denials {

@@ -6,17 +6,17 @@ use vfs::{Cookie, ObjectId, ReplicaSlot};
 use super::NameHash;
 use crate::malformed::Malformed;
 
-/// The number from which file handles, entries and links know an object; also an update's position.
+/// The number of an object in file handles, entries and links; also an update's position.
 pub(crate) fn number(value: u64) -> [u8; 8] {
     value.to_be_bytes()
 }
 
-/// The number that a key or a row begins with.
+/// The number at the start of a key or a row.
 pub(crate) fn parse_number(bytes: &[u8]) -> Result<u64, Malformed> {
     Ok(Fields::new(bytes).u64()?)
 }
 
-/// Of an object, and of everything that is kept once per object.
+/// The key of an object, and of all rows that exist once per object.
 pub(crate) fn object(id: ObjectId) -> [u8; 8] {
     number(id.as_u64())
 }
@@ -28,7 +28,7 @@ pub(crate) fn parse_object(key: &[u8]) -> Result<ObjectId, Malformed> {
     Ok(id)
 }
 
-/// Of the names of a directory with one hash.
+/// The key of the names of a directory with one hash.
 pub(crate) fn entry(directory: ObjectId, hash: NameHash) -> [u8; 15] {
     let mut key = [0; 15];
     key[..8].copy_from_slice(&object(directory));
@@ -44,7 +44,7 @@ pub(crate) fn parse_entry(key: &[u8]) -> Result<(ObjectId, NameHash), Malformed>
     Ok((directory, hash))
 }
 
-/// Of one name of an object, seen from the object.
+/// The key of one name of an object, in the table of links.
 pub(crate) fn link(child: ObjectId, parent: ObjectId, cookie: Cookie) -> [u8; 24] {
     let mut key = [0; 24];
     key[..8].copy_from_slice(&object(child));
@@ -62,7 +62,7 @@ pub(crate) fn parse_link(key: &[u8]) -> Result<(ObjectId, ObjectId, Cookie), Mal
     Ok((child, parent, cookie))
 }
 
-/// Of a piece of a kept write.
+/// The key of a piece of a kept write.
 pub(crate) fn kept(id: ObjectId, piece: u64) -> [u8; 16] {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&object(id));
@@ -70,7 +70,7 @@ pub(crate) fn kept(id: ObjectId, piece: u64) -> [u8; 16] {
     key
 }
 
-/// Of what is missing of a file's data, for each primary that made it.
+/// The key of a mark for missing data of a file, one for each primary that made the data.
 pub(crate) fn incomplete((file, from): (ObjectId, ReplicaSlot)) -> [u8; 10] {
     let mut key = [0; 10];
     key[..8].copy_from_slice(&object(file));
@@ -86,7 +86,7 @@ pub(crate) fn parse_incomplete(key: &[u8]) -> Result<(ObjectId, ReplicaSlot), Ma
     Ok((file, from))
 }
 
-/// Of an extended attribute; names with one hash differ in the index.
+/// The key of an extended attribute; names with one hash differ in the index.
 pub(crate) fn xattr(id: ObjectId, hash: NameHash, index: u8) -> [u8; 16] {
     let mut key = [0; 16];
     key[..15].copy_from_slice(&entry(id, hash));

@@ -1,7 +1,7 @@
-//! What each table holds: the rows, their keys, and the way they are written.
+//! The content of each table: rows, keys, and their encoding.
 //!
-//! Pure: bytes in, values out. A row is [`Malformed`](crate::malformed::Malformed) rather than trusted.
-//! `docs/disk-format.md` shows the same as a table; the two change together.
+//! Pure: bytes in, values out. Invalid rows are [`Malformed`](crate::malformed::Malformed), never trusted.
+//! `docs/disk-format.md` has the same as a table; change both together.
 
 mod entry;
 mod held;
@@ -10,7 +10,7 @@ mod object;
 mod request;
 mod xattr;
 
-/// What [`crate::decode_as_anything`] says, of the rows and their keys.
+/// The part of [`crate::decode_as_anything`] for rows and their keys.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
     let _ = ObjectRow::decode(bytes);
     let _ = EntryRow::decode(bytes);

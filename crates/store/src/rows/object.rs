@@ -1,4 +1,4 @@
-//! The row of an object: its attributes and what is peculiar to its kind.
+//! The row of an object: its attributes and the fields of its kind.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const DIRECTORY_SIZE_BYTES: u64 = 4096;
 
 const VERSION: u8 = 1;
 
-/// Which [`Content`] it is.
+/// The kind of a [`Content`].
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Kind {
@@ -25,7 +25,7 @@ enum Kind {
     Socket = 5,
     CharacterDevice = 6,
     BlockDevice = 7,
-    /// Of any kind but directories, in another store.
+    /// Any kind except a directory, in another store.
     Elsewhere = 8,
 }
 
@@ -52,11 +52,11 @@ const FLAG_VERIFIER: u8 = 2;
 const FLAG_TORN: u8 = 4;
 const FLAG_PLACED: u8 = 8;
 
-/// What is stored of an object besides its names and its data.
+/// Everything stored about an object except its names and its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObjectRow {
     pub(crate) mode: u32,
-    /// Names that lead to the object. A directory's is 1 here; its subdirectories are counted apart.
+    /// The number of names of the object. A directory has 1 here; its subdirectories are counted separately.
     pub(crate) links: u32,
     pub(crate) owner: u32,
     pub(crate) group: u32,
@@ -69,12 +69,12 @@ pub(crate) struct ObjectRow {
     pub(crate) modified: Timestamp,
     pub(crate) changed: Timestamp,
     pub(crate) created: Timestamp,
-    /// What the extended attributes count together, see [`super::XattrRow::charge`].
+    /// The total charge of the extended attributes, see [`super::XattrRow::charge`].
     pub(crate) xattr_bytes: u32,
     pub(crate) content: Content,
 }
 
-/// What only objects of one kind have.
+/// The fields that depend on the kind of object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     File(FileContent),
@@ -91,7 +91,7 @@ pub(crate) enum Content {
         major: u32,
         minor: u32,
     },
-    /// It lies in another store, and this one has names of it. No directory.
+    /// The object lies in another store, and this store has names of it. Not a directory.
     Elsewhere(ObjectKind),
 }
 
@@ -110,49 +110,49 @@ impl Content {
     }
 }
 
-/// The longest placement, in bytes: with it, no row is so long that it is cut up.
+/// The longest placement, in bytes: with it, a row is still not split.
 pub(crate) const MAX_PLACEMENT_BYTES: usize = 64;
 
-/// What only regular files have.
+/// The fields of regular files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileContent {
-    /// Whether a data file was made. Without it everything below the size is a hole.
+    /// Whether a data file was created. Without one everything below the size is a hole.
     pub(crate) stored: bool,
-    /// Its data is a mixture of versions, because part of one was lost; it cannot be read.
+    /// Its data mixes versions, because part of one was lost; it cannot be read.
     pub(crate) torn: bool,
     /// The verifier of an exclusive creation (RFC 8881, section 18.16.3), until the file is used.
     pub(crate) verifier: Option<[u8; 8]>,
-    /// Where its data is, if it is elsewhere: the code that keeps it there gives these bytes their meaning. It belongs to this
-    /// copy alone.
+    /// The placement of its data, if it is elsewhere; only the code that keeps the data there interprets it. It belongs to this
+    /// copy only.
     pub(crate) placement: Option<Arc<[u8]>>,
 }
 
-/// What only directories have.
+/// The fields of directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DirectoryContent {
-    /// The directory that holds it; the root is its own.
+    /// The directory that holds it; the root is its own parent.
     pub(crate) parent: ObjectId,
     pub(crate) entries: u64,
     pub(crate) subdirectories: u32,
     pub(crate) lies: Lies,
 }
 
-/// Where the names in a directory are.
+/// Where the names of a directory are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Lies {
     /// In this store.
     #[default]
     Here,
-    /// In this store, and none comes any more: somebody who has sealed it, under this number, may be about to remove it.
+    /// In this store, but no names can be added: a task sealed it under this number and may be about to remove it.
     Sealed(u64),
-    /// In another store. This one has a name of the directory, and this row for it.
+    /// In another store. This store has a name of the directory, and this row for it.
     Elsewhere,
 }
 
-/// Stands in the number of entries of a directory that lies elsewhere. A program that does not know it takes the directory for a full
-/// one, and removes it not.
+/// The entry count of a directory that lies elsewhere. An older program takes such a directory for a full
+/// one, and does not remove it.
 const ENTRIES_ELSEWHERE: u64 = 1 << 63;
-/// Stands there in a directory that is sealed; the seal comes behind.
+/// A bit in the entry count of a sealed directory; the seal follows.
 const ENTRIES_SEALED: u64 = 1 << 62;
 
 impl ObjectRow {
@@ -171,7 +171,7 @@ impl ObjectRow {
         }
     }
 
-    /// Whether it lies in another store.
+    /// Whether the object lies in another store.
     pub(crate) fn lies_elsewhere(&self) -> bool {
         match &self.content {
             Content::Directory(directory) => directory.lies == Lies::Elsewhere,
@@ -180,7 +180,7 @@ impl ObjectRow {
         }
     }
 
-    /// How the object looks to the commit hook.
+    /// The object as the commit hook sees it.
     pub(crate) fn touched(&self, id: ObjectId) -> Touched {
         let kind = match self.content {
             Content::Directory(_) => TouchedKind::Directory,
@@ -226,7 +226,7 @@ impl ObjectRow {
         }
     }
 
-    /// Where the data is, if it is elsewhere.
+    /// The placement of the data, if it is elsewhere.
     pub(crate) fn placement(&self) -> Option<&Arc<[u8]>> {
         match &self.content {
             Content::File(file) => file.placement.as_ref(),
@@ -234,7 +234,7 @@ impl ObjectRow {
         }
     }
 
-    /// A client that uses a file has seen that it was made, so nobody asks for it to be made again.
+    /// A client that uses a file knows that it was created, so a repeated create request is not expected any more.
     pub(crate) fn forget_verifier(&mut self) {
         if let Content::File(file) = &mut self.content {
             file.verifier = None;
@@ -371,7 +371,7 @@ impl ObjectRow {
         Ok(object)
     }
 
-    /// Reads what follows the common fields; a file's size lies there, other kinds have none.
+    /// Decodes the fields after the common ones; only files have a size there.
     fn decode_content(
         &mut self,
         kind: Kind,
@@ -443,9 +443,9 @@ impl ObjectRow {
     }
 }
 
-/// A placement with its length.
+/// Appends the length of a placement and its bytes.
 pub(crate) fn encode_placement(placement: &[u8], row: &mut Vec<u8>) {
-    // No longer than `MAX_PLACEMENT_BYTES`.
+    // At most `MAX_PLACEMENT_BYTES`.
     row.put_u8(placement.len() as u8);
     row.put_slice(placement);
 }
@@ -458,7 +458,7 @@ pub(crate) fn decode_placement(fields: &mut Fields<'_>) -> Result<Arc<[u8]>, Mal
     Ok(fields.bytes(length)?.into())
 }
 
-/// What an operation that needs a regular file says to another kind.
+/// The error of an operation that needs a regular file for an object of another kind.
 fn not_a_file(content: &Content) -> vfs::Error {
     match content {
         Content::Directory(_) => vfs::Error::IsDirectory,

@@ -1,4 +1,4 @@
-//! What the last request of a series has done, part by part.
+//! The results of the last request of a series, for each of its parts.
 
 use bytes::BufMut;
 use fields::{Fields, Tag};
@@ -8,7 +8,7 @@ use crate::malformed::Malformed;
 
 const VERSION: u8 = 2;
 
-/// Which [`Effect`] it is.
+/// The kind of an [`Effect`].
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum EffectKind {
@@ -27,10 +27,10 @@ impl Tag for EffectKind {
     }
 }
 
-/// What a request has done, as far as its answer cannot be found out later.
+/// The result of a request, as far as its answer cannot be reconstructed later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// An object was made with its name.
+    /// An object was created with its name.
     Made {
         object: ObjectId,
         directory: DirectoryChange,
@@ -48,14 +48,14 @@ pub(crate) enum Effect {
 pub(crate) struct RequestRow {
     number: u64,
     digest: u64,
-    /// Larger in rows that were written later, in one store.
+    /// Larger in rows that the same store wrote later.
     pub(crate) age: u64,
-    /// By part.
+    /// The effect of each part.
     effects: Vec<(u32, Effect)>,
 }
 
 impl RequestRow {
-    /// A request that has done this.
+    /// The row of a request with this effect.
     pub(crate) fn new(request: &RequestId, age: u64, effect: Effect) -> RequestRow {
         RequestRow {
             number: request.number,
@@ -65,12 +65,12 @@ impl RequestRow {
         }
     }
 
-    /// The same as if it were written then.
+    /// The same row with another age.
     pub(crate) fn with_age(self, age: u64) -> RequestRow {
         RequestRow { age, ..self }
     }
 
-    /// What a request has done, if it is this one.
+    /// The effect of this request, if the row is about it.
     pub(crate) fn effect_of(&self, request: &RequestId) -> Option<Effect> {
         let same_number = RequestId::is_same_number(self.number, request.number);
         if !same_number || self.digest != request.digest {
@@ -82,7 +82,7 @@ impl RequestRow {
             .map(|(_, effect)| *effect)
     }
 
-    /// Both together: the later of two requests, and all that is known of one.
+    /// Merges two rows: the later request, or all known effects if both are the same request.
     pub(crate) fn merged(mut self, other: RequestRow) -> RequestRow {
         if (self.number, self.digest) == (other.number, other.digest) {
             for (part, effect) in other.effects {
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn the_later_request_counts_in_whichever_order_they_come() {
-        // However many requests without a change lie between them.
+        // However many requests without a change lie between the two.
         for (early, late) in [
             (u64::from(u32::MAX), 1 << 32),
             (5, 6 + (1 << 31)),

@@ -9,8 +9,8 @@ use crate::malformed::Malformed;
 
 const VERSION: u8 = 1;
 
-/// What one attribute counts besides the bytes of its name and value, so that many tiny ones are
-/// bounded as well.
+/// Each attribute counts this in addition to the bytes of its name and value, so that the number of tiny attributes is
+/// bounded, too.
 const OVERHEAD_BYTES: usize = 16;
 
 /// A stored extended attribute.
@@ -21,7 +21,7 @@ pub(crate) struct XattrRow {
 }
 
 impl XattrRow {
-    /// How much the attribute counts towards what one object may have.
+    /// The attribute's charge against the limit of one object.
     pub(crate) fn charge(&self) -> usize {
         self.name.as_bytes().len() + self.value.len() + OVERHEAD_BYTES
     }

@@ -1,6 +1,6 @@
-//! Digests of contents, and notes of them.
+//! Computes digests of contents, and stores them as notes.
 //!
-//! A digest covers the size and every block of 4 KiB that is not all zeros, with its place. So it does not
+//! A digest covers the size, and the position and bytes of every 4 KiB block that is not all zeros. So it does not
 //! depend on where a copy has holes, and holes cost nothing.
 
 use blake3::Hasher;
@@ -20,18 +20,18 @@ const VERSION: u8 = 1;
 const BLOCK_BYTES: u64 = 4096;
 const ZEROS: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
 
-/// Read at a time; whole blocks.
+/// The size of one read; whole blocks.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// How often a file is begun again that changes while it is read.
+/// How often reading is restarted if the file changes meanwhile.
 const ATTEMPTS: usize = 3;
 
 impl OpenStore {
-    /// Compares the content of a file with what was noted of the same version before; notes it when nothing was.
-    /// [`Verified::Busy`] while it is being written, or is not complete. It reads all of the file from the disk and may block for as long as that takes.
+    /// Compares the content of a file with the digest noted for the same version; notes the digest if there is none.
+    /// [`Verified::Busy`] while the file is being written or is incomplete. Reads the whole file from the disk and may block for as long as that takes.
     ///
     /// # Errors
-    /// [`vfs::Error::Stale`] and the errors for objects that are no files; [`vfs::Error::Io`] when the
+    /// [`vfs::Error::Stale`] and the errors for objects that are not files; [`vfs::Error::Io`] when the
     /// content cannot be read, or is not what was written.
     pub fn verify_content(&self, file: ObjectId, pace: &mut Pace<'_>) -> Result<Verified> {
         let found = self.digest_steadily(file, pace, |found, intact, watch| {
@@ -56,7 +56,7 @@ impl OpenStore {
         })
     }
 
-    /// A digest of a file that nobody writes meanwhile, and what comes of looking at it under the same watch.
+    /// A digest of a file that no task writes meanwhile, and the result of `look`, called under the same watch.
     fn digest_steadily(
         &self,
         file: ObjectId,
@@ -65,7 +65,7 @@ impl OpenStore {
     ) -> Result<Option<(ContentDigest, Option<[u8; 32]>)>> {
         for _ in 0..ATTEMPTS {
             let watch = self.watches.watch(file);
-            // A writer that begins from here on is noticed, and one that has ended is in the row.
+            // A writer that begins from here on disturbs the watch, and an earlier one has updated the row.
             if self.lacks_content(file) || self.dirty.has_writers(file) {
                 self.object(file)?.file()?;
                 return Ok(None);
@@ -88,7 +88,7 @@ impl OpenStore {
         Ok(None)
     }
 
-    /// Also says whether all blocks are what was written.
+    /// The digest of a file, and whether all blocks match their sums.
     fn hash_content(
         &self,
         id: ObjectId,
@@ -106,7 +106,7 @@ impl OpenStore {
         Ok((hash, intact))
     }
 
-    /// Makes the sums of a file that has lost them, if nobody writes it.
+    /// Computes the sums of a file that has lost them, if no task writes it.
     pub(crate) fn sum_again(&self, id: ObjectId) -> Result<()> {
         let watch = self.watches.watch(id);
         match self.object(id) {
@@ -118,7 +118,7 @@ impl OpenStore {
         }
     }
 
-    /// Makes the sums of blocks that have none: of files that were being written at a crash.
+    /// Computes missing sums of blocks: of files that were being written at a crash.
     fn note_sums(&self, id: ObjectId, size: u64, watch: &Watch<'_>) -> Result<()> {
         let stored = self.object(id)?.file()?.stored;
         let here = stored && !self.is_elsewhere(id)?;
@@ -135,11 +135,11 @@ impl OpenStore {
         Ok(row.map(|row| decode(&row)).transpose()?)
     }
 
-    /// Notes a digest, unless somebody has begun to write since: from then on a writer takes the note along when
+    /// Notes a digest, unless a task has begun to write since: such a writer removes the note when
     /// it marks the file.
     fn note_digest(&self, file: ObjectId, digest: &ContentDigest, watch: &Watch<'_>) -> Result<()> {
         let mut mutation = self.begin_blocking()?;
-        // What is not stable may be something else after a crash.
+        // Unstable data may differ after a crash.
         let is_stable = !self.dirty.contains(file) && !watch.is_disturbed();
         let row = mutation.object(file);
         if is_stable && row.is_ok_and(|row| row.links > 0 && row.change == digest.change) {
@@ -153,7 +153,7 @@ fn is_changed(file: ObjectId) -> Error {
     Error::Io(format!("the disk has changed bytes of object {file}"))
 }
 
-/// The digest of contents of `size` bytes; there may be none. `look` is shown what was read, in whole blocks.
+/// The digest of contents of `size` bytes; `None` for no contents. `look` gets the bytes read, in whole blocks.
 pub(super) fn hash_file(
     content: Option<&dyn Holey>,
     size: u64,
@@ -165,7 +165,7 @@ pub(super) fn hash_file(
     let Some(content) = content else {
         return Ok(hasher.finalize().into());
     };
-    // What the disk holds is of interest, not what memory does.
+    // The bytes on the disk matter, not those in memory.
     content.forget_cached();
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut at = 0;

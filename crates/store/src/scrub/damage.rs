@@ -1,5 +1,5 @@
-//! Files whose content is known not to be what it should be. The table is the truth; every read asks what is
-//! known of it in memory.
+//! Files whose content is known to be wrong. The table is authoritative; reads look at its copy
+//! in memory.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::mutation::Mutation;
 use crate::open_store::OpenStore;
 
 impl OpenStore {
-    /// Nothing of a damaged file is shown to anybody.
+    /// Fails if a file is damaged: its data must not be read.
     pub(crate) fn check_undamaged(&self, file: ObjectId) -> Result<()> {
         match self.damaged.contains(file) {
             false => Ok(()),
@@ -22,14 +22,14 @@ impl OpenStore {
         }
     }
 
-    /// Whether the content here is not that of the file's version, or not to be trusted.
+    /// Whether the content here is not that of the file's version, or is not trusted.
     pub(super) fn lacks_content(&self, file: ObjectId) -> bool {
         self.incomplete.contains(file)
             || self.unfetched.contains(file)
             || self.damaged.contains(file)
     }
 
-    /// Notes in a batch that the content of a file is not what it should be.
+    /// Adds to a batch that the content of a file is wrong.
     pub(crate) fn enter_damage(&self, mutation: &mut Mutation<'_>, file: ObjectId) {
         tracing::error!(
             "the disk has changed the content of {}: it is to be had from another replica",
@@ -40,13 +40,13 @@ impl OpenStore {
         mutation.then(move |store, _| store.damaged.add(file));
     }
 
-    /// Notes that the content of a file, which was looked at as it was in this version, is not what it should be. `false`: it is
-    /// of another one by now, or somebody writes it; then nothing is noted. From now on it is neither read nor sent to
-    /// other replicas, until it is mended ([`crate::OpenStore::begin_mending`]), emptied or removed. `note_is_right`: what was
-    /// noted of it ([`crate::OpenStore::noted_content`]) is what it should be; else that is forgotten. Stable on return.
+    /// Notes that the content of a file is wrong, as examined in this version. Returns false and notes nothing if the file has
+    /// another version now, or is being written. From now on the file is neither read nor sent to
+    /// other replicas, until it is mended ([`crate::OpenStore::begin_mending`]), emptied or removed. `note_is_right`: the
+    /// noted digest ([`crate::OpenStore::noted_content`]) is the right one; otherwise it is removed. Stable on return.
     ///
     /// # Errors
-    /// [`vfs::Error::Stale`] and the errors for objects that are no files; [`vfs::Error::Io`] when
+    /// [`vfs::Error::Stale`] and the errors for objects that are not files; [`vfs::Error::Io`] when
     /// storage fails.
     pub async fn note_damaged(
         &self,
@@ -57,7 +57,7 @@ impl OpenStore {
         let mut mutation = self.begin_maintenance().await?;
         let row = mutation.object(file)?;
         row.file()?;
-        // Nobody begins to write a file at rest while this goes on, since that is a change too.
+        // No task can begin to write a file at rest now: that needs the writer's lock, too.
         if row.change != version || self.dirty.contains(file) {
             return Ok(false);
         }
@@ -71,12 +71,12 @@ impl OpenStore {
         Ok(true)
     }
 
-    /// Takes that back of a file that is empty by now, since nothing is left of what was wrong; says whether it is.
+    /// Removes the damage mark of a file that is empty now, since no wrong data is left. Returns whether it is empty.
     ///
     /// # Errors
     /// As [`crate::OpenStore::note_damaged`].
     pub async fn forget_damage_of_empty(self: &Arc<Self>, file: ObjectId) -> Result<bool> {
-        // Nobody may write in between, or old bytes could come back.
+        // No task may write in between, or old bytes could come back.
         let alone = self.guards.exclude(file).await;
         if self.object(file)?.size > 0 {
             return Ok(false);
@@ -88,11 +88,11 @@ impl OpenStore {
         mutation.commit_local().map(|_| true)
     }
 
-    /// What was noted of the content of a file, if the file is still of that version. Nothing is read from the
+    /// The noted digest of a file's content, if the file still has that version. Does not read the
     /// data file.
     ///
     /// # Errors
-    /// [`vfs::Error::Stale`] and the errors for objects that are no files; [`vfs::Error::Io`] when the
+    /// [`vfs::Error::Stale`] and the errors for objects that are not files; [`vfs::Error::Io`] when the
     /// row cannot be read.
     pub fn noted_content(&self, file: ObjectId) -> Result<Option<ContentDigest>> {
         let row = self.object(file)?;

@@ -1,50 +1,50 @@
-//! What is compared, and what came of comparing.
+//! Digests for comparison, and the results of comparing.
 //!
-//! What must never enter: how digests are made.
+//! Not part of this module: how digests are computed.
 
 use vfs::{ChangeAttribute, ObjectId};
 
-/// The rows of some objects. Two replicas that have applied the same updates have the same digests.
+/// The digest of the rows of some objects. It is the same at two replicas that have applied the same updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataDigest {
-    /// How many objects it covers.
+    /// The number of objects that it covers.
     pub objects: u64,
-    /// The last identifier that it covers, there or not.
+    /// The last identifier that it covers, whether it exists or not.
     pub through: ObjectId,
     /// The digest, by BLAKE3.
     pub hash: [u8; 32],
 }
 
-/// The content of one version of a file.
+/// The digest of the content of one version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentDigest {
     /// The version.
     pub change: ChangeAttribute,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
     /// The digest, by BLAKE3; a hole is the same as zeros.
     pub hash: [u8; 32],
 }
 
-/// What was found when a file was compared with what was noted of it.
+/// The result of comparing a file with its noted digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verified {
     /// This version was noted before, with the same bytes.
     Same(ContentDigest),
-    /// This version was noted before with other bytes, and nobody has written any since: the disk has changed
-    /// them. The note stays until content is taken over, or the file gets another version.
+    /// This version was noted before with other bytes, and no task has written since: the disk has changed
+    /// them. The note stays until the content is replaced, or the file gets another version.
     Different {
-        /// The digest as it should be.
+        /// The correct digest.
         noted: [u8; 32],
-        /// And as it is.
+        /// The digest of the bytes found.
         found: ContentDigest,
     },
-    /// Nothing was known of this version; it is noted from now on, if its bytes are stable.
+    /// This version had no note; it has one from now on, if its bytes are stable.
     NotKnown(ContentDigest),
-    /// The file is being written, or is not complete.
+    /// The file is being written, or is incomplete.
     Busy,
 }
 
-/// Is told how many bytes were read since it was told last, and may sleep. `false` ends the reading with
+/// Gets the number of bytes read since the last call, and may sleep. If it returns `false`, reading ends with
 /// [`vfs::Error::Delay`].
 pub type Pace<'p> = dyn FnMut(u64) -> bool + 'p;

@@ -1,6 +1,6 @@
-//! Another content in the place of a damaged one: gathered in a file of its own, compared with what it should be
-//! as the disk has it, and put in place as a whole. The new file takes other places on the disk than the old one. Of a file whose
-//! bytes are elsewhere it is gathered there.
+//! Replaces the content of a damaged file. The new content is collected in a separate file, its stable bytes are compared with the
+//! expected digest, and it is put in place as a whole. So the new file uses other places on the disk than the old one. If a
+//! file's bytes are elsewhere, the content is collected there.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -22,14 +22,14 @@ use crate::replication::ContentPiece;
 use crate::rows::key;
 use crate::space::{Demand, ROW_BYTES};
 
-/// A content on its way. Dropping it changes nothing.
+/// A new content that is being collected. Dropping it changes nothing.
 pub struct Mending {
     store: Arc<OpenStore>,
     id: ObjectId,
     gathered: Gathered,
 }
 
-/// Where a content is gathered.
+/// Where a new content is collected.
 enum Gathered {
     Here { file: Arc<File>, path: PathBuf },
     Elsewhere(Arc<dyn Replacement>),
@@ -41,7 +41,7 @@ impl fmt::Debug for Mending {
     }
 }
 
-/// What a crash left of such attempts counts for nothing.
+/// Removes what such attempts left at a crash.
 pub(crate) fn clear_unfinished(layout: &Layout) {
     match fs::remove_dir_all(layout.mending()) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -52,10 +52,10 @@ pub(crate) fn clear_unfinished(layout: &Layout) {
 }
 
 impl OpenStore {
-    /// Begins to put another content in the place of a file's.
+    /// Begins to replace the content of a file.
     ///
     /// # Errors
-    /// [`vfs::Error::Stale`] and the errors for objects that are no files; [`vfs::Error::Io`] when
+    /// [`vfs::Error::Stale`] and the errors for objects that are not files; [`vfs::Error::Io`] when
     /// nothing can be written.
     pub async fn begin_mending(self: &Arc<Self>, id: ObjectId) -> Result<Mending> {
         self.object(id)?.file()?;
@@ -92,7 +92,7 @@ impl OpenStore {
         .await
     }
 
-    /// The version is that one, whole, and nobody is about to write it.
+    /// Whether the file has this version, is complete, and is at rest.
     fn may_mend(&self, id: ObjectId, content: &ContentDigest) -> Result<bool> {
         let row = self.object(id)?;
         let same = (row.change, row.size) == (content.change, content.size);
@@ -130,7 +130,7 @@ impl OpenStore {
             file.stored = true;
             mutation.put_quietly(id, &row);
         }
-        // Made meanwhile, sums would be those of the content before; and now they are made of this one.
+        // Sums computed meanwhile may belong to the old content; they are computed again from the new one.
         self.void_sums(&mut mutation, id);
         if row.change == content.change {
             mutation.put_local(Table::Digests, &key::object(id), &encode(&content));
@@ -144,7 +144,7 @@ impl OpenStore {
 }
 
 impl Mending {
-    /// Takes a part of the content; what no part covers is a hole.
+    /// Writes a part of the content; ranges without a part are holes.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; [`Error::Io`] when it cannot be written.
@@ -168,12 +168,12 @@ impl Mending {
         .await
     }
 
-    /// Puts the content in place, stably, if the file is still of this version and at rest; says whether it was.
-    /// What the disk holds of it is compared with the digest first.
+    /// Compares the stable bytes with the digest, then puts the content in place, stably. Returns false if the file has another
+    /// version or is not at rest.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the content is another one; [`Error::Stale`] when the file is gone;
-    /// [`Error::Delay`] when `pace` says so; [`Error::Io`] when storage fails.
+    /// [`Error::Invalid`] when the content has another digest; [`Error::Stale`] when the file is gone;
+    /// [`Error::Delay`] when `pace` returns false; [`Error::Io`] when storage fails.
     pub async fn finish(
         self,
         content: ContentDigest,
@@ -193,7 +193,7 @@ impl Mending {
         if !store.may_mend(self.id, &content)? {
             return Ok(false);
         }
-        // Detached, because half of this must not be left behind.
+        // Detached, so that a cancelled call does not leave half of this.
         detached(store.put_mended(alone, self, content)).await?;
         Ok(true)
     }
@@ -210,7 +210,7 @@ impl Gathered {
         }
     }
 
-    /// The digest of what is stable of it.
+    /// The digest of the stable bytes.
     fn hash(&self, size: u64, pace: &mut Pace<'_>) -> Result<[u8; 32]> {
         match self {
             Gathered::Here { file, .. } => {
@@ -231,7 +231,7 @@ impl Gathered {
 impl Drop for Mending {
     fn drop(&mut self) {
         if let Gathered::Here { path, .. } = &self.gathered {
-            // It is not there any more when it was put in place.
+            // The file is gone if it was put in place.
             let _gone = fs::remove_file(path);
         }
     }

@@ -11,14 +11,14 @@ use crate::metadata::{KeyedRow, MetadataError, Table, View};
 use crate::open_store::OpenStore;
 use crate::rows::{ObjectRow, key};
 
-/// Tables whose keys begin with an object, in the order in which their rows are digested.
+/// Tables whose keys begin with an object, in digest order.
 const BESIDE: [Table; 3] = [Table::Entries, Table::Links, Table::Xattrs];
 
 impl OpenStore {
-    /// A digest of the rows of the objects with these identifiers, or of the first `max_objects` of them: what an
-    /// object is, its extended attributes, its names, and the names in it if it is a directory. Left out is
-    /// what each copy knows for itself: the time of last access, whether there is a data file, where else data is, and files
-    /// without a name. It reads from the disk and may block for as long as that takes.
+    /// A digest of the rows of the objects in this range of identifiers, or of the first `max_objects` of them: each
+    /// object's row, its extended attributes, its names, and the names in it if it is a directory. Not included is
+    /// what each copy decides for itself: the access time, whether there is a data file, the placement of data, and files
+    /// without a name. Reads from the disk and may block for as long as that takes.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows cannot be read.
@@ -44,7 +44,7 @@ impl OpenStore {
                 break;
             }
             let row = ObjectRow::decode(found.value())?;
-            // Only this copy has a file without a name.
+            // Only this copy keeps a file without a name.
             if row.links == 0 {
                 continue;
             }
@@ -68,7 +68,7 @@ impl OpenStore {
     }
 }
 
-/// The rows of one table, read along with the objects.
+/// The rows of one table, read in step with the objects.
 struct Beside<I: Iterator> {
     table: Table,
     rows: Peekable<I>,
@@ -85,7 +85,7 @@ impl<'m> Beside<Box<dyn Iterator<Item = Found> + 'm>> {
         }
     }
 
-    /// Adds the rows of one object; those of objects before it are nobody's.
+    /// Adds the rows of one object; skips rows of objects that do not exist.
     fn add_those_of(&mut self, hasher: &mut Hasher, object: &[u8]) -> Result<()> {
         let near = |found: &Found| match found {
             Ok(row) => row.key().get(..8).is_none_or(|of| of <= object),
@@ -109,7 +109,7 @@ fn add(hasher: &mut Hasher, table: Table, key: &[u8], value: &[u8]) {
     }
 }
 
-/// A row without what each copy knows for itself.
+/// A row without the fields that each copy decides for itself.
 fn agreed(mut row: ObjectRow) -> ObjectRow {
     row.accessed = Timestamp::default();
     if let Ok(file) = row.file_mut() {

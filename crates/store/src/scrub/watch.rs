@@ -1,4 +1,4 @@
-//! Whether anybody has begun to write a file while it was being read from end to end.
+//! Detects whether a task begins to write a file while it is being read from end to end.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,15 +9,15 @@ use vfs::ObjectId;
 #[derive(Debug, Default)]
 struct Watched {
     watchers: usize,
-    /// How often somebody has begun to write it.
+    /// How often a task has begun to write it.
     disturbances: u64,
 }
 
-/// The files that are being read from end to end; few, and none most of the time.
+/// The files that are being read from end to end; usually none.
 #[derive(Debug, Default)]
 pub(crate) struct Watches(Mutex<HashMap<ObjectId, Watched>>);
 
-/// A watch over one file, as long as it lives.
+/// A watch over one file, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Watch<'w> {
     watches: &'w Watches,
@@ -26,7 +26,7 @@ pub(super) struct Watch<'w> {
 }
 
 impl Watches {
-    /// Somebody is about to write, and is registered as a writer already.
+    /// Notes that a task, which is registered as a writer already, is about to write.
     pub(crate) fn disturb(&self, file: ObjectId) {
         let mut files = self.files();
         if !files.is_empty()
@@ -54,7 +54,7 @@ impl Watches {
 }
 
 impl Watch<'_> {
-    /// Whether somebody has begun to write since.
+    /// Whether a task has begun to write since.
     pub(super) fn is_disturbed(&self) -> bool {
         let files = self.watches.files();
         let watched = files.get(&self.file);

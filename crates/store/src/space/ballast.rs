@@ -1,4 +1,4 @@
-//! A file that only takes up space, so that the space is there when it is needed.
+//! A file that only occupies space, so that the space can be released when it is needed.
 
 use std::fs::File;
 use std::io;
@@ -18,14 +18,14 @@ pub(crate) const FILE: &str = "ballast";
 pub(super) struct Ballast {
     path: PathBuf,
     wanted_bytes: u64,
-    /// As long as the file, when nobody is changing it.
+    /// The length of the file, while no thread is changing it.
     held_bytes: AtomicU64,
-    /// Held while the file is changed: one thread takes the ballast while another gives it up.
+    /// Held while the file is changed: one thread may allocate the ballast while another releases it.
     changing: Mutex<()>,
 }
 
 impl Ballast {
-    /// The ballast of a store as it was left; nothing is written.
+    /// Finds the ballast of a store; writes nothing.
     pub(super) fn find(root: &Path, wanted_bytes: u64) -> Ballast {
         let path = root.join(FILE);
         let size = |found: std::fs::Metadata| found.len().min(found.blocks().saturating_mul(512));
@@ -42,8 +42,8 @@ impl Ballast {
         self.held_bytes.load(Ordering::Acquire)
     }
 
-    /// Gives this much space to the caller that needs it, or what is left. Says whether there was any. Little at a
-    /// time, because the program that fills the disk may take it as well.
+    /// Releases this much space, or what is left. Returns whether there was any. Release little at a
+    /// time, because the program that fills the disk may take the space, too.
     pub(super) fn release(&self, bytes: u64) -> bool {
         let _alone = self.alone();
         let held_bytes = self.held_bytes();
@@ -72,7 +72,7 @@ impl Ballast {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes up the space that is wanted. Without it, all of the reserve is kept free instead.
+    /// Allocates the wanted space. If that fails, the whole reserve is kept free instead.
     pub(super) fn take(&self) {
         let _alone = self.alone();
         if self.held_bytes() >= self.wanted_bytes {
@@ -82,7 +82,7 @@ impl Ballast {
             Ok(()) => self.held_bytes.store(self.wanted_bytes, Ordering::Release),
             Err(error) => {
                 tracing::debug!(path = %self.path.display(), %error, "there is no ballast");
-                // What was allocated before it failed.
+                // The part that was allocated before the failure.
                 self.shorten(0);
             }
         }
@@ -123,8 +123,8 @@ mod tests {
         assert_eq!(root.path().join(FILE).metadata().unwrap().blocks(), 0);
     }
 
-    /// One thread takes the ballast while another gives it up: what was held was then another number than the file's
-    /// length, and space was counted that nobody had.
+    /// One thread allocated the ballast while another released it: the noted length then differed from the file's
+    /// length, and space was counted that did not exist.
     #[test]
     fn what_is_held_is_what_the_file_has_whoever_takes_and_gives() {
         let root = tempfile::tempdir().unwrap();

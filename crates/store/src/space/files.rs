@@ -1,60 +1,60 @@
-//! How many files the file system below has space for. Some file systems, ext4 among them, are made for a fixed number; each
-//! regular file that was ever written has one there, so clients who make small files use them up long before the bytes.
+//! The number of files for which the file system below has space. Some file systems, for example ext4, have a fixed number. Each
+//! regular file that was ever written uses one, so clients that create small files use them up long before the bytes.
 //!
-//! What must never enter: how many bytes there are.
+//! Not part of this module: the number of bytes.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// How long a look at the file system counts when there was plenty of space.
+/// How long a look at the file system is valid if it found plenty of space.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
-/// This many are left to the embedded store and to what lies beside the store.
+/// The number of files reserved for the embedded store and for use outside the store.
 const KEPT: u64 = 512;
-/// And at most one part in this many of all that there may be.
+/// The reserved part is at most one part in this number of all files.
 const KEPT_PART: u64 = 16;
-/// What the embedded store may need to write out what memory holds, to merge tables, and to begin a journal.
+/// The number of files that the embedded store may need to write out memory, to merge tables, and to begin a journal.
 const WRITING_OUT: u64 = 32;
 
-/// What somebody wants a file for.
+/// The purpose of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// The data of a file of clients.
+    /// The data of a client's file.
     Data,
     /// The embedded store.
     Rows,
 }
 
-/// What was seen of them at a moment.
+/// The files that a look found.
 #[derive(Debug)]
 pub(super) struct Look {
     at: Instant,
     all: u64,
-    /// How many there were, less those that were taken since.
+    /// The number of free files then, minus those used since.
     left: u64,
 }
 
 impl Look {
-    /// Now; nothing where it cannot be found out.
+    /// Looks now; `None` if the number is unknown.
     pub(super) fn at(directory: impl AsFd) -> Option<Look> {
         let below = rustix::fs::fstatvfs(directory).ok()?;
         Some(Look {
             at: Instant::now(),
             all: below.f_files,
             left: match below.f_files {
-                // Some make files as long as there are bytes, and say that there are none.
+                // Some file systems create files while there are bytes, and report a total of zero.
                 0 => u64::MAX,
                 _ => below.f_favail,
             },
         })
     }
 
-    /// Whether there is one to be had.
+    /// Whether there is a free file for this purpose.
     pub(super) fn has(&self, purpose: Purpose) -> bool {
         self.left > kept(self.all, purpose)
     }
 
-    /// Takes one for data, if this was a moment ago and there were plenty: then it need not be looked again. Says whether it did.
+    /// Uses one file for data without a new look, if this look is recent and found plenty. Returns whether it did.
     pub(super) fn take_one(&mut self) -> bool {
         let has_plenty = self.left / 2 > kept(self.all, Purpose::Data);
         let may_take = has_plenty && self.at.elapsed() < LOOK_AGAIN;
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn a_look_counts_for_a_moment_and_where_there_are_plenty() {
         let look = |left| Look {
-            // However slow this is.
+            // Valid even if the test is slow.
             at: Instant::now() + Duration::from_secs(3600),
             all: 1 << 20,
             left,

@@ -1,4 +1,4 @@
-//! How much of a disk a store takes up, for an administrator who has to make space on a full one.
+//! The disk space that a store occupies, for an administrator who has to make space on a full disk.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,7 @@ use crate::metadata::Table;
 use crate::open_store::OpenStore;
 use crate::rows::ObjectRow;
 
-/// How long a count is good enough: it reads the rows of all objects.
+/// How long a count is valid: counting reads the rows of all objects.
 const GOOD: Duration = Duration::from_secs(60);
 
 /// The last count.
@@ -21,8 +21,8 @@ const GOOD: Duration = Duration::from_secs(60);
 pub(crate) struct Counted(Mutex<Option<(Instant, u64)>>);
 
 impl OpenStore {
-    /// How many bytes of the disk the store takes up: contents, rows, ballast, discarded versions. Counted at most once a
-    /// minute, since all rows of objects are read; it blocks as long as that takes.
+    /// The bytes of the disk that the store occupies: contents, rows, ballast, discarded versions. Counted at most once a
+    /// minute, since counting reads the rows of all objects; may block for as long as that takes.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when rows or directories cannot be read.
@@ -52,14 +52,14 @@ impl OpenStore {
     }
 }
 
-/// What everything in a directory takes up, but for one directory in it.
+/// The space of everything in a directory, except one directory in it.
 fn bytes_below(folder: &Path, without: &Path) -> std::io::Result<u64> {
     let mut bytes = 0_u64;
     for found in fs::read_dir(folder)? {
         let found = found?;
         let metadata = match found.metadata() {
             Ok(metadata) => metadata,
-            // The embedded store removes files as it likes.
+            // The embedded store may remove files at any time.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error),
         };

@@ -1,4 +1,4 @@
-//! The commands of the program `testbed`, one a file.
+//! The commands of the program `testbed`, one per file.
 //!
 //! What must never enter: anything a test cannot also do through the library.
 

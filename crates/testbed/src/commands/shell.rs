@@ -1,4 +1,4 @@
-//! `testbed guest` without a script: what is typed runs in the guest.
+//! `testbed guest` without a script: runs typed lines in the guest.
 //!
 //! What must never enter: editing of lines, and anything that only a terminal can show.
 
@@ -8,7 +8,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use anyhow::Result;
 use testbed::{Guest, Script};
 
-/// Runs each line of standard input as a script of its own, shows its output, and returns the exit code
+/// Runs each line of standard input as a separate script, shows its output, and returns the exit code
 /// of the last. The folder is kept from one line to the next; variables are not.
 ///
 /// # Errors
@@ -23,12 +23,12 @@ pub(crate) fn shell(guest: &Guest, at: &str) -> Result<i32> {
             break;
         }
         number += 1;
-        // A name of its own for each line, see `Guest::shared`.
+        // A different name for each line, see `Guest::shared`.
         let note = format!("folder-{number}");
         let body = format!("{line}\ncode=$?; pwd >{}/{note}; exit $code", Guest::SHARED);
         let job = guest.start(Script::new(body).directory(&folder))?;
         code = job.follow(&mut io::stdout().lock(), &mut io::stderr().lock())?;
-        // A line that bash did not understand, or that has left the shell, goes nowhere.
+        // A line that bash did not understand, or that has left the shell, does not change the folder.
         if let Ok(path) = fs::read_to_string(guest.shared().join(note)) {
             path.trim_end_matches('\n').clone_into(&mut folder);
         }

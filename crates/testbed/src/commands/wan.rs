@@ -1,7 +1,7 @@
 //! `testbed wan`: a WAN for shells.
 //!
-//! `up` runs one in the foreground. The other commands are passed on to a WAN that runs, so what they
-//! mean is decided there.
+//! `up` runs one in the foreground. The other commands are passed to a running WAN, which
+//! interprets them.
 
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ use testbed::{LinkSettings, Requirements, Site, Wan, WanControl};
 
 use super::wan_measure;
 
-/// What `testbed --help` says about it.
+/// The text about it in `testbed --help`.
 pub(crate) const USAGE: &str = "\
        testbed wan up --sites NAME,NAME,... [LINK OPTIONS] [--until-eof]
            Make sites, each a network namespace, and join them. Print their names, addresses and
@@ -47,7 +47,7 @@ link options:
 
 All but `up` and `measure` take --control PATH first; without it they speak to the only WAN that runs.";
 
-/// Obeys the words after `testbed wan`.
+/// Carries out the words after `testbed wan`.
 pub(crate) fn command(words: Vec<String>) -> Result<ExitCode> {
     let (control, words) = match &words[..] {
         [option, path, rest @ ..] if option == "--control" => (Some(WanControl::at(path)), rest),
@@ -65,7 +65,7 @@ pub(crate) fn command(words: Vec<String>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Fails where this machine cannot run a WAN.
+/// Fails if this machine cannot run a WAN.
 pub(crate) fn require() -> Result<()> {
     match Requirements::site().with_wan().lacks().first() {
         Some(lack) => bail!("{lack}"),
@@ -91,7 +91,7 @@ fn up(words: &[String]) -> Result<()> {
         }
     }
     require()?;
-    // Blocked before any thread is made, so that all of them leave the end to `wait_for_end`.
+    // Blocked before any thread starts, so that all threads leave these signals to `wait_for_end`.
     let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
     signals.thread_block()?;
     let sites: Vec<Site> = names.iter().map(|_| Site::new()).collect::<Result<_>>()?;
@@ -135,7 +135,7 @@ fn exec(control: &WanControl, words: &[String]) -> Result<()> {
     };
     let site = control.site(site)?;
     let mut command = site.command(program);
-    // This process is about to become the command, and then nobody removes the site's folder.
+    // This process is about to become the command, and then cannot remove the site's folder.
     drop(site);
     Err(command.args(rest).exec()).context("could not start `ip`, of Debian's package iproute2")
 }

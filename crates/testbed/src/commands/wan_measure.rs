@@ -1,4 +1,4 @@
-//! `testbed wan measure`: how exact delays are, and how much TCP gets through.
+//! `testbed wan measure`: the accuracy of delays, and the throughput of TCP.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::wan::require;
 /// Round trips that are measured, in microseconds.
 const ROUND_TRIPS: [u64; 5] = [200, 60_000, 120_000, 200_000, 300_000];
 
-/// How many packets go there and back at each.
+/// The number of packets for each round trip.
 const PACKETS: u32 = 50;
 
 /// Round trips at which throughput is measured, in microseconds.

@@ -1,21 +1,21 @@
-//! Who has which address on a WAN.
+//! The addresses on a WAN.
 //!
 //! A site's index, from 1 on, is part of its addresses: site 2 is 10.200.2.1, and guests that boot in
-//! it are in 10.130.0.0/16. Service addresses, 10.200.0.1 and on, belong to whichever site has them now.
-//! All of that can be reached from every site and every guest. What a site has
-//! for itself alone, 10.99.0.1 above all, is the same in every site.
+//! it are in 10.130.0.0/16. Service addresses, 10.200.0.1 and on, belong to the site that has them now.
+//! All of these can be reached from every site and every guest. Private addresses of a site, mainly
+//! 10.99.0.1, are the same in every site.
 //!
 //! What must never enter: devices and routes; see `device`.
 
 use std::net::Ipv4Addr;
 
-/// How many sites one WAN joins: guests of the last are in 10.176.0.0/16, among [`ALL_GUESTS`].
+/// The maximum number of sites of a WAN: guests of the last are in 10.176.0.0/16, among [`ALL_GUESTS`].
 pub(super) const SITES_MAX: usize = 48;
 
 /// The second byte of the sites' own addresses.
 const SITES: u8 = 200;
 
-/// The second byte of the guests' addresses, less the site's number.
+/// The second byte of the guests' addresses, minus the site's number.
 const GUESTS: u8 = 128;
 
 /// All guests of all sites.
@@ -36,7 +36,7 @@ pub(super) fn guests(index: usize) -> u8 {
     GUESTS + number(index)
 }
 
-/// The index of the site that an address belongs to, or some index that no site has.
+/// The index of the site that an address belongs to. The result may be an index without a site.
 pub(super) fn index(address: Ipv4Addr) -> Option<usize> {
     let number = match address.octets() {
         [10, SITES, number, 1] => number,

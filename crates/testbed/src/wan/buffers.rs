@@ -1,6 +1,6 @@
-//! Memory for frames on their way, taken once and used again.
+//! Memory for frames on their way, allocated once and reused.
 //!
-//! Acknowledgements are far more frequent than they are large, so there are three sizes: a long line
+//! Most frames are small acknowledgements, so there are three sizes: a long line
 //! full of 60-byte packets must not hold 64 KiB for each.
 //!
 //! What must never enter: what the bytes mean.
@@ -9,7 +9,7 @@
 /// header.
 const SIZES: [usize; 3] = [2 * 1024, 16 * 1024, 66 * 1024];
 
-/// Free buffers of one kind are kept up to this many bytes, and given back beyond it.
+/// Free buffers of one kind are kept up to this number of bytes, and freed beyond it.
 const KEPT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Bytes with some space.
@@ -30,13 +30,13 @@ impl Buffer {
         &mut self.space[..self.length]
     }
 
-    /// All the space there is, to be read into.
+    /// The whole space, to read into.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         &mut self.space
     }
 }
 
-/// Buffers that nobody uses just now.
+/// Unused buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     free: [Vec<Box<[u8]>>; 3],
@@ -48,8 +48,8 @@ impl Pool {
         self.take(SIZES.len() - 1)
     }
 
-    /// A buffer that is exactly `length` bytes long, at most as long as [`Pool::largest`]. What was in
-    /// it before still is.
+    /// A buffer that is exactly `length` bytes long, at most as long as [`Pool::largest`]. It still has its
+    /// earlier content.
     pub(crate) fn sized(&mut self, length: usize) -> Buffer {
         let kind = SIZES.iter().position(|space| length <= *space);
         let mut buffer = self.take(kind.expect("no frame is longer than the largest buffer"));

@@ -1,8 +1,8 @@
 //! Commands for a running WAN from other processes, over a Unix socket in the folder of its first
 //! site.
 //!
-//! One line asks, in the words of `testbed wan`; the answer is `ok` or `error REASON`, and lines of text
-//! after it. A process that can open the socket is root anyway.
+//! A request is one line with the words of `testbed wan`. The answer is `ok` or `error REASON`, and then lines of text.
+//! A process that can open the socket is root anyway.
 //!
 //! What must never enter: anything that [`Wan`] cannot do for Rust.
 
@@ -24,7 +24,7 @@ use crate::site::{Site, work_base};
 /// The socket's name in the site's folder.
 const SOCKET: &str = "wan.sock";
 
-/// How long either side may keep the other waiting.
+/// The longest time that either side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The longest question.
@@ -60,7 +60,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // The thread reads its end of both; neither can fail while it lives.
+        // The thread reads both; neither write can fail while it lives.
         let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -102,7 +102,7 @@ fn answer(mut stream: UnixStream, wan: &Wan) -> Result<()> {
     Ok(stream.write_all(answer.as_bytes())?)
 }
 
-/// Does what a line of words asks for.
+/// Carries out the request in a line of words.
 fn obey(wan: &Wan, question: &str) -> Result<String> {
     let words: Vec<&str> = question.split_whitespace().collect();
     let one_way = words.contains(&"--one-way");
@@ -165,7 +165,7 @@ const COLUMNS: [(&str, usize); 12] = [
     ("LATE-MEAN", 11),
 ];
 
-/// One line a link. Columns are numbers and words without spaces, so that scripts can read them.
+/// One line per link. Columns are numbers and words without spaces, so that scripts can read them.
 fn table(wan: &Wan) -> Result<String> {
     let mut table = line(COLUMNS.map(|(name, _)| name.to_owned()));
     for link in wan.links() {
@@ -193,14 +193,14 @@ fn row(link: &Link) -> Result<[String; COLUMNS.len()]> {
     ])
 }
 
-/// Cells under each other, each with two spaces before the next.
+/// Aligned cells, with two spaces before each.
 fn line(cells: [String; COLUMNS.len()]) -> String {
     let padded = cells.into_iter().zip(COLUMNS);
     let padded = padded.map(|(cell, (_, width))| format!("{cell:width$}"));
     padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
 }
 
-/// One line a site: name, address, namespace.
+/// One line per site: name, address, namespace.
 fn sites(wan: &Wan) -> Result<String> {
     let lines = wan.names().iter().map(|name| {
         let namespace = wan.site(name)?.namespace();
@@ -248,10 +248,10 @@ impl WanControl {
         Ok(Self::at(path))
     }
 
-    /// Asks in the words of `testbed wan`, such as `set a b --delay 60ms`, and returns what it prints.
+    /// Sends a request with the words of `testbed wan`, such as `set a b --delay 60ms`, and returns what it prints.
     ///
     /// # Errors
-    /// Fails with the WAN's own words when it refuses.
+    /// Fails with the WAN's own message when it refuses.
     pub fn ask(&self, words: &[impl AsRef<str>]) -> Result<String> {
         let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
         ensure!(

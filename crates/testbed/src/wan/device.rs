@@ -4,7 +4,7 @@
 //! `TUN_F_CSUM | TUN_F_TSO4`, Linux's `Documentation/networking/tuntap.rst`). The device belongs to
 //! the file that was opened, and vanishes with it.
 //!
-//! What must never enter: what happens to packets on the way.
+//! What must never enter: what happens to packets on their way.
 
 use std::fs;
 
@@ -17,16 +17,16 @@ use crate::site::Site;
 /// The name of the device in every site.
 const NAME: &str = "wan0";
 
-/// Frames that may wait for the forwarder. Each may be 64 KiB of a large window sent at once.
+/// The number of frames that may wait for the forwarder. Each may be 64 KiB of a large window sent at once.
 const QUEUE_FRAMES: &str = "8192";
 
-/// What a site needs beyond Linux's defaults; all of it belongs to the network namespace.
+/// The settings that a site needs beyond Linux's defaults; all of them belong to the network namespace.
 ///
 /// Forwarding lets guests reach other sites.
 ///
 /// 1 Gbit/s at a round trip of 200 ms keeps 25 MB unacknowledged, and TCP spends up to half of its
-/// buffers on bookkeeping; the usual 4 MiB (`tcp_wmem`) are 168 Mbit/s at most there. Metrics
-/// that TCP remembers from one connection to the next would let a cut decide over the next test. IPv6 is
+/// buffers on bookkeeping; the usual 4 MiB (`tcp_wmem`) allow at most 168 Mbit/s there. TCP
+/// remembers metrics from one connection to the next, so a cut would affect the next test. IPv6 is
 /// off because its discovery would count as traffic.
 const SETTINGS: [(&str, &str); 5] = [
     ("ipv4/ip_forward", "1"),
@@ -36,7 +36,7 @@ const SETTINGS: [(&str, &str); 5] = [
     ("ipv6/conf/wan0/disable_ipv6", "1"),
 ];
 
-/// Joins a site to the WAN as the one with this index. Reads and writes of the device never wait.
+/// Joins a site to the WAN with this index. Reads and writes of the device never wait.
 pub(super) fn join(site: &Site, index: usize) -> Result<SyncDevice> {
     let open = || {
         let builder = DeviceBuilder::new().name(NAME).inherit_enable_state();

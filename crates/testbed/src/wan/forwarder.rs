@@ -1,11 +1,11 @@
-//! The thread that moves frames from one site's device to another's, when the lines between them say
-//! so: the access line out of the one, the line of the pair, and the access line into the other. An access
-//! line that bounds nothing is left out.
+//! The thread that moves frames from one site's device to another's, at the times that the lines between them
+//! set: the access line out of the sender, the line of the pair, and the access line into the receiver. An access
+//! line without limits is left out.
 //!
-//! One thread does all of it: it owns the lines, so nothing is locked, and what others want of them
-//! it does for them between two frames. It sleeps in one `ppoll` until a frame comes or is due.
+//! One thread does all of this: it owns the lines, so nothing is locked. Between two frames it carries out requests
+//! of other threads. It sleeps in one `ppoll` until a frame comes or is due.
 //!
-//! What must never enter: what happens to packets (`line`) and what packets look like (`frame`).
+//! What must never enter: what happens to packets (`line`) and the format of packets (`frame`).
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -30,10 +30,10 @@ use super::line::Line;
 use super::settings::LinkSettings;
 use crate::requirements::search_path;
 
-/// Frames taken from one device before the others have their turn.
+/// The maximum number of frames taken from one device before the next device.
 const TURN: usize = 32;
 
-/// A frame, and whose it is, by the indices of the sites.
+/// A frame, with the indices of its sites.
 pub(crate) struct Frame {
     from: usize,
     to: usize,
@@ -43,11 +43,11 @@ pub(crate) struct Frame {
 /// Every ordered pair of sites has a line, and every site one out and one in.
 pub(crate) struct Lines {
     sites: usize,
-    /// Those of pairs first, then those out of each site, then those into each.
+    /// The lines of pairs first, then those out of each site, then those into each.
     lines: Vec<Line<Frame>>,
     /// The indices of lines with frames on them, and perhaps of some that were cut since.
     busy: Vec<usize>,
-    /// Of each line, whether it is among those.
+    /// For each line, whether it is in `busy`.
     is_busy: Vec<bool>,
     /// The indices of the sites that have the service addresses.
     services: HashMap<Ipv4Addr, usize>,
@@ -75,7 +75,7 @@ impl Lines {
         }
     }
 
-    /// Gives a service address to a site, or to none. Returns which site had it.
+    /// Gives a service address to a site, or to none. Returns the site that had it.
     pub(crate) fn give(&mut self, address: Ipv4Addr, to: Option<usize>) -> Option<usize> {
         match to {
             Some(to) => self.services.insert(address, to),
@@ -104,7 +104,7 @@ impl Lines {
         }
     }
 
-    /// The line that a frame is put on after this one, or first of all; none where it has arrived.
+    /// The line after this one for a frame, or its first line; none if the frame has arrived.
     fn after(&self, line: Option<usize>, frame: &Frame) -> Option<usize> {
         let (from, to) = (frame.from, frame.to);
         let way = [
@@ -141,7 +141,7 @@ pub(crate) enum Which {
     Into(usize),
 }
 
-/// Something to be done by the forwarder's thread.
+/// A request to the forwarder's thread.
 type Work = Box<dyn FnOnce(&mut Lines) + Send>;
 
 /// A running forwarder. Dropping it ends the thread and closes the devices.
@@ -174,7 +174,7 @@ impl Forwarder {
         })
     }
 
-    /// Has something done between two frames, and waits for the answer.
+    /// Runs a request between two frames, and waits for the answer.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Lines) -> T + Send + 'static,
@@ -208,7 +208,7 @@ impl Drop for Forwarder {
     }
 }
 
-/// All that belongs to the thread.
+/// The state of the thread.
 struct Loop {
     lines: Lines,
     pool: Pool,
@@ -234,16 +234,16 @@ impl Loop {
                 if news.contains(PollFlags::IN) {
                     self.collect(from, device, &mut scratch);
                 } else if news.intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) {
-                    // Its site is gone. The slot watches what is watched anyway.
+                    // Its site is gone. The slot now repeats an entry that is watched anyway.
                     watched[from] = PollFd::new(wake, PollFlags::IN);
                 }
             }
-            // Resets the event; nothing is there when a frame was the reason to wake.
+            // Resets the event; it may be unset if a frame was the reason to wake.
             let _ = read(wake, &mut [0; 8]);
         }
     }
 
-    /// Does what others want. False when nobody is left.
+    /// Carries out the requests. False when no caller is left.
     fn obey(&mut self) -> bool {
         loop {
             match self.work.try_recv() {
@@ -264,7 +264,7 @@ impl Loop {
                     self.put(next, frame, now);
                     continue;
                 }
-                // A device refuses frames while it is down or gone: nobody is there to receive them.
+                // A device refuses frames while it is down or gone: they have no receiver.
                 let _ = write(&devices[frame.to], frame.buffer.bytes());
                 self.pool.give_back(frame.buffer);
             }
@@ -277,7 +277,7 @@ impl Loop {
         }
     }
 
-    /// Puts on a line what survives of a frame there.
+    /// Puts the surviving part of a frame on a line.
     fn put(&mut self, index: usize, frame: Frame, now: Instant) {
         let Some(shape) = Shape::of(frame.buffer.bytes()) else {
             return self.pool.give_back(frame.buffer);
@@ -303,7 +303,7 @@ impl Loop {
         self.lines.wake(index);
     }
 
-    /// Waits until a frame comes, a frame is due, or somebody wants something.
+    /// Waits until a frame comes, a frame is due, or a request arrives.
     fn sleep(&self, watched: &mut [PollFd]) {
         let busy = self.lines.busy.iter();
         let next = busy.filter_map(|index| self.lines.lines[*index].next_due());
@@ -315,7 +315,7 @@ impl Loop {
             tv_nsec: left.subsec_nanos().into(),
         });
         if poll(watched, left.as_ref()).is_err() {
-            // Interrupted by a signal: the flags are those of the round before.
+            // Interrupted by a signal: the flags are from the last round.
             watched.iter_mut().for_each(PollFd::clear_revents);
         }
     }
@@ -331,7 +331,7 @@ impl Loop {
         }
     }
 
-    /// Sends a frame on its way. What is addressed to none of the sites vanishes, as it would on a
+    /// Sends a frame on its way. A frame without a known destination is dropped, as on a
     /// router without a route.
     fn dispatch(&mut self, from: usize, scratch: &mut Buffer, length: usize) {
         let Some(shape) = Shape::of(&scratch.space()[..length]) else {
@@ -349,9 +349,9 @@ impl Loop {
     }
 }
 
-/// Makes the calling thread's sleeps end on time, also on a busy machine: seen were 0.2 ms at most
-/// with a real-time policy, and 15 ms without it while two compilers ran. Where that is not allowed,
-/// delays are less exact, which [`super::LinkReport::lateness`] tells, and nothing else is wrong.
+/// Makes the calling thread wake on time, also on a busy machine. Measured while two compilers ran: at most 0.2 ms late
+/// with a real-time policy, and 15 ms without it. If the policy is not allowed,
+/// delays are less exact, as [`super::LinkReport::lateness`] shows, but everything works.
 fn expedite() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     // On Linux this is the priority of the thread, not of the process (setpriority(2), notes).

@@ -1,8 +1,8 @@
-//! Frames as a TUN device with offloads hands them over: a virtio header, then an IPv4 packet that
+//! Frames as a TUN device with offloads delivers them: a virtio header, then an IPv4 packet that
 //! may be a super-frame, many segments under one set of headers.
 //!
-//! A super-frame crosses the testbed as one, which is what makes it cheap, but a line drops packets,
-//! not super-frames. So a run of its segments can be cut out as a frame of its own.
+//! A super-frame crosses the testbed as a whole, which is cheap. But a line drops single packets.
+//! So a run of its segments can be cut out as a separate frame.
 //!
 //! What must never enter: when and why packets are dropped; see `line`.
 
@@ -27,10 +27,10 @@ const TCP_FIN: u8 = 0x01;
 const TCP_PSH: u8 = 0x08;
 const TCP_CWR: u8 = 0x80;
 
-/// What a line needs to know of a frame.
+/// The properties of a frame that a line needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Where it wants to go.
+    /// Its destination.
     pub(crate) destination: Ipv4Addr,
     /// Bytes of IP and transport headers, which every segment carries on a wire.
     headers: usize,
@@ -41,8 +41,8 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Reads the headers. None for what is not IPv4, contradicts itself, or is a super-frame of a
-    /// kind that was not asked for.
+    /// Reads the headers. None if it is not IPv4, contradicts itself, or is a super-frame of a
+    /// kind that was not requested.
     pub(crate) fn of(frame: &[u8]) -> Option<Self> {
         let (virtio, packet) = frame.split_at_checked(VIRTIO)?;
         let ip = packet.get(..20)?;
@@ -60,7 +60,7 @@ impl Shape {
             _ => return None,
         };
         let payload = transport.len().checked_sub(transport_header)?;
-        // Segments beyond a device's MTU of 1500 or of a few bytes only would be somebody's error.
+        // Segments beyond a device's MTU of 1500 or of a few bytes only would be an error of the sender.
         let is_sane = segment > 0 || payload == 0;
         is_sane.then_some(Self {
             destination,
@@ -70,13 +70,13 @@ impl Shape {
         })
     }
 
-    /// How many packets a wire would carry.
+    /// The number of packets on a wire.
     pub(crate) fn segments(&self) -> u32 {
         // The payload is below 64 KiB.
         self.payload.div_ceil(self.segment).max(1) as u32
     }
 
-    /// How many bytes a wire would carry for these segments, from the IP header on.
+    /// The number of bytes of these segments on a wire, from the IP header on.
     pub(crate) fn wire_bytes(&self, segments: &Range<u32>) -> u64 {
         let headers = self.headers * segments.len();
         (headers + self.span(segments).len()) as u64
@@ -88,7 +88,7 @@ impl Shape {
     }
 
     /// Copies some segments of a super-frame into `to`, which is [`Shape::cut_length`] long, as a
-    /// frame of their own with headers made right.
+    /// separate frame with corrected headers.
     pub(crate) fn cut(&self, frame: &[u8], segments: &Range<u32>, to: &mut [u8]) {
         let span = self.span(segments);
         let headers = VIRTIO + self.headers;
@@ -96,7 +96,7 @@ impl Shape {
         to[headers..].copy_from_slice(&frame[headers + span.start..headers + span.end]);
         let is_tcp = frame[1] & !GSO_ECN == GSO_TCPV4;
         if segments.len() == 1 {
-            // A single segment is a plain packet: gso_type and gso_size.
+            // A single segment is a plain packet without gso_type and gso_size.
             to[1] = GSO_NONE;
             to[4..6].fill(0);
         }
@@ -123,12 +123,12 @@ impl Shape {
     }
 }
 
-/// Payload bytes a segment, in the byte order of the machine.
+/// Payload bytes per segment, in the byte order of the machine.
 fn gso_size(virtio: &[u8]) -> usize {
     usize::from(u16::from_ne_bytes([virtio[4], virtio[5]]))
 }
 
-/// Length, identification and checksum (RFC 791, section 3.1). Segment `first` carries the
+/// Corrects length, identification and checksum (RFC 791, section 3.1). Segment `first` gets the
 /// identification that the kernel would have given it.
 fn mend_ip(packet: &mut [u8], ip_header: usize, first: u32) {
     let length = packet.len();
@@ -140,7 +140,7 @@ fn mend_ip(packet: &mut [u8], ip_header: usize, first: u32) {
     packet[10..12].copy_from_slice(&(!sum).to_be_bytes());
 }
 
-/// Sequence number and flags of segments whose payload was at `span` of the super-frame.
+/// Corrects sequence number and flags of segments whose payload was at `span` of the super-frame.
 fn mend_tcp(segment: &mut [u8], span: &Range<usize>, is_last: bool) {
     let mut sequence = [0; 4];
     sequence.copy_from_slice(&segment[4..8]);
@@ -154,7 +154,7 @@ fn mend_tcp(segment: &mut [u8], span: &Range<usize>, is_last: bool) {
     }
 }
 
-/// The transport checksum as NEEDS_CSUM wants it: the sum of the pseudo header alone (RFC 9293,
+/// Sets the transport checksum as NEEDS_CSUM requires: the sum of only the pseudo header (RFC 9293,
 /// section 3.1), which contains the length.
 fn mend_pseudo_sum(frame: &mut [u8], ip_header: usize) {
     let offset = u16::from_ne_bytes([frame[8], frame[9]]);

@@ -1,7 +1,7 @@
 //! One direction between two sites as a model: which packets survive, and when they arrive.
 //!
-//! A wire that serves one packet after another behind a bounded queue, then a time of flight. Time
-//! comes in as an argument and nothing is waited for, so that the model can be tried without a
+//! A wire sends one packet after another from a bounded queue; then comes a time of flight. Time
+//! is an argument and the model never waits, so that it can be tested without a
 //! network. A wire that is never idle while something waits is a token bucket of depth zero.
 //!
 //! What must never enter: devices, threads, and what frames look like inside.
@@ -36,7 +36,7 @@ pub(crate) struct Line<F> {
     lateness: Lateness,
     in_flight: VecDeque<InFlight<F>>,
     in_flight_bytes: u64,
-    /// When the wire has sent all that was given to it.
+    /// When the wire has sent everything given to it.
     wire_free_at: Instant,
     /// When the last frame given to it arrives: frames do not overtake each other.
     last_due: Instant,
@@ -74,25 +74,25 @@ impl<F> Line<F> {
         self.is_cut
     }
 
-    /// What has crossed so far.
+    /// The traffic so far.
     pub(crate) fn traffic(&self) -> Traffic {
         self.traffic
     }
 
-    /// How punctual it was since the last change of settings.
+    /// The lateness of frames since the last change of settings.
     pub(crate) fn lateness(&self) -> Lateness {
         self.lateness
     }
 
-    /// Changes the settings for frames that come from now on. What the wire has taken keeps its
-    /// time, and nothing overtakes it.
+    /// Changes the settings for later frames. Frames that the wire has taken keep their
+    /// time, and are not overtaken.
     pub(crate) fn set(&mut self, settings: LinkSettings) {
         self.settings = settings;
         self.until_loss = self.gap();
         self.lateness = Lateness::default();
     }
 
-    /// Cuts the line, which loses all that is in flight, or joins it again.
+    /// Cuts the line and loses everything in flight, or joins it again.
     pub(crate) fn set_cut(&mut self, is_cut: bool, now: Instant) {
         self.is_cut = is_cut;
         if is_cut {
@@ -106,8 +106,8 @@ impl<F> Line<F> {
         }
     }
 
-    /// Decides over a frame that comes now: fills `survivors` with the segments that will arrive, in
-    /// runs, and says when they are due. The rest is counted as dropped. Each run must be given to
+    /// Decides about a frame that comes now: fills `survivors` with the runs of segments that will
+    /// arrive, and returns when they are due. The rest is counted as dropped. Each run must be given to
     /// [`Line::carry`].
     pub(crate) fn admit(
         &mut self,
@@ -158,8 +158,8 @@ impl<F> Line<F> {
         Some(arrived.frame)
     }
 
-    /// How many segments from the front find space, in the queue and in memory. An idle wire takes at
-    /// least one, however small its queue is.
+    /// The number of first segments that fit into the queue and into memory. An idle wire takes at
+    /// least one, even if its queue is small.
     fn fitting(&self, now: Instant, shape: &Shape, segments: u32) -> u32 {
         let waiting = self.waiting_bytes(now);
         let queue_space = match self.settings.bandwidth {
@@ -173,7 +173,7 @@ impl<F> Line<F> {
         }
         let segment = shape.wire_bytes(&(0..1));
         let fitting = space / segment;
-        // Below `segments`, because the whole does not fit.
+        // Below `segments`, because not all segments fit.
         let fitting = fitting.min(u64::from(segments)) as u32;
         if waiting == 0 && space > 0 {
             fitting.max(1)
@@ -198,7 +198,7 @@ impl<F> Line<F> {
         self.wire_free_at = start + sending;
     }
 
-    /// Takes the lost ones out of the first `fitting` segments.
+    /// Removes the lost segments from the first `fitting` segments.
     fn survive_loss(&mut self, fitting: u32, survivors: &mut Vec<Range<u32>>) {
         let mut first = 0;
         loop {

@@ -1,8 +1,8 @@
 //! A wide area network between sites on one machine.
 //!
-//! [`Wan::join`] gives every site a TUN device and an address of its own, and forwards packets
-//! between them with a delay, jitter, loss and bandwidth of each direction's own. All of that can be
-//! changed, and links cut and healed, while traffic flows; and what crosses is counted. Linux's
+//! [`Wan::join`] gives every site a TUN device and an address, and forwards packets
+//! between them. Each direction has its own delay, jitter, loss and bandwidth. All of these can be
+//! changed, and links cut and healed, while traffic flows; the traffic is counted. Linux's
 //! `netem` does similar things, but not every machine's kernel has it, and it counts less.
 //!
 //! ```text
@@ -12,16 +12,16 @@
 //! ```
 //!
 //! A frame is read from one device, goes through the model of its line (`line`), waits until it is
-//! due, and is written to the other device. TCP's super-frames cross whole, which keeps the cost low,
-//! but count, and are lost, as the packets a wire would have carried (`frame`).
+//! due, and is written to the other device. TCP's super-frames cross as a whole, which is cheap.
+//! They are counted and lost as the packets that a wire would have carried (`frame`).
 //!
 //! Exactness, measured by `testbed wan measure`: README.md of this crate.
 //!
 //! The forwarder is a thread of the process that made the [`Wan`], so that any test can have one. When
-//! that process ends, in whatever way, devices and sites vanish. For shells, `testbed wan up` is such
-//! a process, and every `Wan` listens to `testbed wan` commands (`control`).
+//! that process ends for any reason, devices and sites are removed. For shells, `testbed wan up` is such
+//! a process, and every `Wan` accepts `testbed wan` commands (`control`).
 //!
-//! What must never enter: knowledge of what talks over it.
+//! What must never enter: knowledge of the traffic.
 
 mod addresses;
 mod buffers;
@@ -53,7 +53,7 @@ use line::Line;
 #[derive(Clone, Debug)]
 pub struct Wan {
     network: Arc<Network>,
-    /// None in the copy that the listener itself holds.
+    /// None in the copy of the listener itself.
     listener: Option<Arc<Listener>>,
 }
 
@@ -108,14 +108,14 @@ impl Wan {
         Ok(addresses::site(self.index(name)?).into())
     }
 
-    /// A service address: one that belongs to no site by itself, until [`Wan::move_address`] gives it to one.
+    /// A service address: it belongs to no site until [`Wan::move_address`] gives it to one.
     /// Numbers count from 1.
     pub fn service_address(&self, number: u8) -> IpAddr {
         addresses::service(number).into()
     }
 
-    /// Moves a service address to a site, which is then reached under it from everywhere, or with `None` takes
-    /// it away from all. The site that had it before loses it first, with its connections' packets.
+    /// Moves a service address to a site, which is then reachable at it from all sites. `None` takes
+    /// it away from all sites. The site that had it loses it first, with its connections' packets.
     pub fn move_address(&self, number: u8, to: Option<&str>) -> Result<()> {
         let address = addresses::service(number);
         let to = to.map(|name| self.index(name)).transpose()?;
@@ -137,7 +137,7 @@ impl Wan {
         Ok(())
     }
 
-    /// The way from one site to another; the way back is a link of its own.
+    /// The direction from one site to another; the other direction is a separate link.
     pub fn link(&self, from: &str, to: &str) -> Result<Link<'_>> {
         let (from, to) = (self.index(from)?, self.index(to)?);
         ensure!(from != to, "a site has no link to itself");
@@ -165,8 +165,8 @@ impl Wan {
         self.links().try_for_each(|link| link.set(settings))
     }
 
-    /// Cuts both directions between two sites. When this returns nothing passes, and what was on its
-    /// way is lost.
+    /// Cuts both directions between two sites. When this returns nothing passes, and packets on their
+    /// way are lost.
     pub fn cut(&self, a: &str, b: &str) -> Result<()> {
         self.link(a, b)?.cut()?;
         self.link(b, a)?.cut()
@@ -178,13 +178,13 @@ impl Wan {
         self.link(b, a)?.heal()
     }
 
-    /// Joins everything again.
+    /// Joins all links again.
     pub fn heal_all(&self) -> Result<()> {
         self.links().try_for_each(|link| link.heal())
     }
 
-    /// Cuts every link between a site of `group` and one outside it, both ways. Links within each part
-    /// stay as they are.
+    /// Cuts every link between a site of `group` and a site outside it, both ways. Links within each part
+    /// stay unchanged.
     pub fn partition(&self, group: &[&str]) -> Result<()> {
         let indices = group.iter().map(|name| self.index(name));
         let inside: Vec<usize> = indices.collect::<Result<_>>()?;
@@ -193,8 +193,8 @@ impl Wan {
         crossing.try_for_each(|link| link.cut())
     }
 
-    /// Bounds what a site sends to all others together, and what it receives from all of them, as a network card and
-    /// its cable do: each direction has these settings, besides those of the links. The default bounds nothing.
+    /// Bounds the total traffic that a site sends, and that it receives, as a network card and
+    /// its cable do. Each direction has these settings, in addition to those of the links. The default bounds nothing.
     pub fn set_access(&self, site: &str, settings: &LinkSettings) -> Result<()> {
         settings.check()?;
         let (site, settings) = (self.index(site)?, *settings);
@@ -205,8 +205,8 @@ impl Wan {
         })
     }
 
-    /// The state of what [`Wan::set_access`] has bounded: what the site sends, and what it receives. Only what came
-    /// while there was a bound is counted.
+    /// The state of the lines of [`Wan::set_access`]: sent and received traffic. Only traffic
+    /// during a bound is counted.
     pub fn access(&self, site: &str) -> Result<[LinkReport; 2]> {
         let site = self.index(site)?;
         self.network.forwarder.ask(move |lines| {
@@ -214,7 +214,7 @@ impl Wan {
         })
     }
 
-    /// What has crossed in all directions together.
+    /// The traffic in all directions together.
     pub fn traffic(&self) -> Result<Traffic> {
         self.links().try_fold(Traffic::default(), |sum, link| {
             Ok(sum + link.report()?.traffic)
@@ -249,13 +249,13 @@ pub struct Link<'a> {
 /// The state of a link at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkReport {
-    /// What it does to packets.
+    /// Its settings.
     pub settings: LinkSettings,
     /// Whether nothing passes.
     pub is_cut: bool,
-    /// What has crossed.
+    /// Its traffic.
     pub traffic: Traffic,
-    /// How punctual it was since the last change of settings.
+    /// The lateness of frames since the last change of settings.
     pub lateness: Lateness,
 }
 
@@ -281,7 +281,7 @@ impl<'a> Link<'a> {
         &self.wan.network.names[self.to]
     }
 
-    /// Changes all settings, for packets that come from now on. Packets on their way keep their time,
+    /// Changes all settings, for later packets. Packets on their way keep their time,
     /// and are not overtaken.
     pub fn set(&self, settings: &LinkSettings) -> Result<()> {
         let settings = *settings;
@@ -291,7 +291,7 @@ impl<'a> Link<'a> {
         })
     }
 
-    /// Changes some settings and leaves the others.
+    /// Changes some settings and keeps the others.
     pub fn update(
         &self,
         change: impl FnOnce(&mut LinkSettings) -> Result<()> + Send + 'static,
@@ -307,7 +307,7 @@ impl<'a> Link<'a> {
         })?
     }
 
-    /// Cuts this direction. When this returns nothing passes, and what was on its way is lost.
+    /// Cuts this direction. When this returns nothing passes, and packets on their way are lost.
     pub fn cut(&self) -> Result<()> {
         self.set_cut(true)
     }
@@ -325,7 +325,7 @@ impl<'a> Link<'a> {
         forwarder.ask(move |lines| LinkReport::of(lines.at(which)))
     }
 
-    /// What has crossed in this direction.
+    /// The traffic in this direction.
     pub fn traffic(&self) -> Result<Traffic> {
         Ok(self.report()?.traffic)
     }
@@ -338,7 +338,7 @@ impl<'a> Link<'a> {
     }
 }
 
-/// Names travel on command lines, in lists with commas.
+/// Names appear on command lines, in lists with commas.
 fn check_names(names: &[String]) -> Result<()> {
     ensure!(
         (1..=SITES_MAX).contains(&names.len()),

@@ -1,6 +1,6 @@
-//! What one direction between two sites does to packets, and what has crossed it.
+//! The effect of one direction between two sites on packets, and its traffic.
 //!
-//! What must never enter: how it is done; see `line`.
+//! What must never enter: how it works; see `line`.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use anyhow::{Context, Result, ensure};
 
 use super::units;
 
-/// The longest delay and jitter. It keeps sums of times far from overflow.
+/// The longest delay and jitter, so that sums of times cannot overflow.
 const DELAY_MAX: Duration = Duration::from_secs(10);
 
 /// The lowest bandwidth, in bits a second, at which one full packet takes two seconds.
 const BANDWIDTH_MIN: u64 = 8_000;
 
-/// The smallest queue of its own choice, in bytes: four super-frames.
+/// The smallest default queue, in bytes: four super-frames.
 const QUEUE_MIN: u64 = 256 * 1024;
 
-/// What one direction of a link does to packets. The default passes everything at once.
+/// The effect of one direction of a link on packets. The default passes everything at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkSettings {
-    /// Time from one site to the other, one way.
+    /// The one-way time between the sites.
     pub delay: Duration,
     /// Each frame takes longer by a random time up to this. Frames never overtake each other, so
     /// dense traffic comes close to `delay + jitter`.
@@ -30,13 +30,13 @@ pub struct LinkSettings {
     pub loss: f64,
     /// Bits a second on the wire; none is unlimited.
     pub bandwidth: Option<u64>,
-    /// Bytes that may wait for the wire; what comes when it is full is dropped. Without a bandwidth
-    /// nothing waits. None stands for a tenth of a second at the bandwidth, at least 256 KiB.
+    /// The maximum number of bytes that wait for the wire; further packets are dropped. Without a bandwidth
+    /// nothing waits. None means a tenth of a second at the bandwidth, at least 256 KiB.
     pub queue: Option<u64>,
 }
 
 impl LinkSettings {
-    /// A delay and nothing else.
+    /// Only a delay.
     pub fn delay(delay: Duration) -> Self {
         Self {
             delay,
@@ -44,7 +44,7 @@ impl LinkSettings {
         }
     }
 
-    /// Half of a round trip's time in each direction, and nothing else.
+    /// Half of a round trip's time in each direction, and no other effect.
     pub fn round_trip(time: Duration) -> Self {
         Self::delay(time / 2)
     }
@@ -91,7 +91,7 @@ impl LinkSettings {
         self.check().with_context(|| format!("{word} {value}"))
     }
 
-    /// Refuses what a line cannot do.
+    /// Refuses settings that a line cannot have.
     pub(crate) fn check(&self) -> Result<()> {
         ensure!(
             self.delay <= DELAY_MAX && self.jitter <= DELAY_MAX,
@@ -115,8 +115,8 @@ impl LinkSettings {
     }
 }
 
-/// What has crossed one direction of a link since it was made. Packets are those a wire would have
-/// carried: a super-frame counts as its segments, each with its IP and transport headers.
+/// The traffic of one direction of a link since it was made. Packets are counted as on
+/// a wire: a super-frame counts as its segments, each with its IP and transport headers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Packets handed to the other site.
@@ -132,7 +132,7 @@ pub struct Traffic {
 impl std::ops::Add for Traffic {
     type Output = Self;
 
-    /// What crossed two links together.
+    /// The sum of the traffic of two links.
     fn add(self, other: Self) -> Self {
         Self {
             packets: self.packets + other.packets,
@@ -146,7 +146,7 @@ impl std::ops::Add for Traffic {
 impl std::ops::Sub for Traffic {
     type Output = Self;
 
-    /// What crossed between an earlier reading and this one.
+    /// The traffic between an earlier reading and this one.
     fn sub(self, earlier: Self) -> Self {
         Self {
             packets: self.packets - earlier.packets,
@@ -157,15 +157,15 @@ impl std::ops::Sub for Traffic {
     }
 }
 
-/// By how much frames came later than they were due, because this machine was busy. A benchmark looks at
-/// it before it believes what it has measured.
+/// How late frames were because this machine was busy. A benchmark checks this
+/// before it accepts its results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
     /// Frames that were handed over; a super-frame is one.
     pub frames: u64,
-    /// The sum over all of them.
+    /// The sum of the delays of all frames.
     pub sum: Duration,
-    /// The latest of them.
+    /// The largest delay.
     pub max: Duration,
 }
 

@@ -1,6 +1,6 @@
-//! How people write times, rates, shares and sizes: `60ms`, `1gbit`, `0.1%`, `256k`.
+//! Text forms of times, rates, shares and sizes: `60ms`, `1gbit`, `0.1%`, `256k`.
 //!
-//! What must never enter: what the values are for.
+//! What must never enter: the use of the values.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
-//! The one loop in which an operation is tried at this replica, handed to another one, or waits, until it is answered or its client
-//! is told to come again.
+//! The one loop that tries an operation at this replica, hands it to another one, or waits, until it is answered or its client is told to try
+//! again.
 //!
-//! Reads, changes of rows, and changes of data differ in how they are tried; that is one function each.
+//! Reads, changes of rows, and changes of data differ in how they are tried; each has one function.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,24 +19,24 @@ use crate::driver::waiting::{CALM, changed};
 use crate::state::forward::{Expected, Operation};
 use crate::state::ledger::{PendingVerdict, Verdict};
 
-/// What has come of trying an operation at this replica.
+/// The result of trying an operation at this replica.
 pub(super) enum Tried<T> {
     /// The answer.
     Answer(Result<T>),
     /// That replica decides about it.
     Elsewhere(ReplicaSlot),
-    /// Control was asked for.
+    /// Control was requested.
     Refused(PendingVerdict),
-    /// The own copy does not know one of the objects.
+    /// The local copy does not know one of the objects.
     Unknown,
-    /// It is to be tried again now.
+    /// Try it again now.
     Again,
-    /// It is to be tried again when something has changed.
+    /// Try it again after a change.
     Later,
 }
 
 impl ReplicatedFileSystem {
-    /// Carries an operation out: `attempt` tries it here, `operation` is what others are asked. `objects` have to be known here.
+    /// Carries out an operation: `attempt` tries it here, `operation` is the request to others. `objects` must be known here.
     pub(super) async fn carry_out<T, F>(
         &self,
         objects: &[ObjectId],
@@ -50,7 +50,7 @@ impl ReplicatedFileSystem {
     {
         let (mut arrived, mut calm) = (false, Duration::ZERO);
         loop {
-            // What changes from here on counts.
+            // Changes count from here on.
             let mut changes = self.replica.engine.notifications();
             let elsewhere = match attempt().await? {
                 Tried::Answer(answer) => return answer,
@@ -81,8 +81,7 @@ impl ReplicatedFileSystem {
         }
     }
 
-    /// Answers from the copy that is right: the primary's, or else the local one. The first of `objects` is
-    /// the one that decides.
+    /// Answers from the copy that is right: the primary's, or else the local one. The first of `objects` decides.
     pub(super) async fn look<T, F>(
         &self,
         objects: &[ObjectId],
@@ -136,17 +135,17 @@ impl ReplicatedFileSystem {
                 Some(other) => Tried::Elsewhere(other),
                 None => Tried::Answer(Err(Error::Io(why))),
             },
-            // The copy was read with a lease, or else it is read again.
+            // A copy that was read without a lease is read again.
             Ok(_) if !self.may_answer() => Tried::Again,
             Err(Error::Stale) if !self.is_forwarded() => Tried::Unknown,
-            // Its home has what others do to it.
+            // Only its home has the changes of others.
             _ if self.went_home(first) => Tried::Again,
             outcome => Tried::Answer(outcome),
         })
     }
 
-    /// Carries a change out as soon as this replica may, or has the primary carry it out. `object` is the one whose primary
-    /// decides; `others` have to be known here as well.
+    /// Carries out a change as soon as this replica may, or lets the primary carry it out. The primary of `object` decides; `others` must also
+    /// be known here.
     pub(super) async fn change<T, F>(
         &self,
         object: ObjectId,
@@ -164,9 +163,9 @@ impl ReplicatedFileSystem {
             .await
     }
 
-    /// The same of a directory and of what is `beside` it: names in it, and what they lead to. Where nobody has control of the
-    /// directory, and another replica that of the others, that one carries the change out. Control of all of them together would
-    /// have to wait for as long as the contents of a file are shipped, and nobody could change the directory meanwhile.
+    /// The same for a directory and what is `beside` it: names in it, and their targets. If no replica controls the directory, and one other
+    /// replica controls the rest, that one carries out the change. Control of all of them together would wait until the contents of a file are
+    /// shipped, and no client could change the directory meanwhile.
     pub(super) async fn change_beside<T, F, B>(
         &self,
         (object, others): (ObjectId, &[ObjectId]),
@@ -202,7 +201,7 @@ impl ReplicatedFileSystem {
         self.carry_out(&objects, change, &operation, deadline).await
     }
 
-    /// Who decides about everything that others decide about beside a directory that nobody has control of.
+    /// The one other replica that decides about objects beside a directory that no replica controls.
     pub(super) fn decider_beside(
         &self,
         directory: ObjectId,
@@ -218,7 +217,7 @@ impl ReplicatedFileSystem {
         (!is_primary).then_some(first)
     }
 
-    /// What comes before a change is tried here: the lease, a member that lacks too much, and a file whose removal has arrived is changed at its home.
+    /// The steps before a change is tried here: wait for the lease and for a member that lacks too much; change a removed file at its home.
     async fn begin<T, F>(
         &self,
         object: ObjectId,
@@ -255,7 +254,7 @@ impl ReplicatedFileSystem {
         if let Some(at_home) = self.begin(object, attempt, operation, deadline).await? {
             return Ok(at_home);
         }
-        // What another replica controls must not be judged by the local copy, not even to refuse it.
+        // The local copy must not judge what another replica controls, not even to refuse it.
         if self.holder(object).is_some()
             && let Some(elsewhere) = self.claim(object, deadline).await?
         {
@@ -273,7 +272,7 @@ impl ReplicatedFileSystem {
         }
     }
 
-    /// Carries a change of a file's data out here, or has the primary do it.
+    /// Carries out a change of a file's data here, or lets the primary do it.
     pub(super) async fn change_data<T, F>(
         &self,
         file: ObjectId,
@@ -310,7 +309,7 @@ impl ReplicatedFileSystem {
                 return Ok(at_home);
             }
             self.check_adopted(file)?;
-            // The copy says whether somebody shares what is changed.
+            // The copy says whether others share what is changed.
             match self.local(file).await {
                 Err(Error::Stale) if !self.is_forwarded() => return Ok(Tried::Unknown),
                 known => known?,

@@ -209,7 +209,7 @@ impl FileSystem for ReplicatedFileSystem {
         let operation = || O::Lock(id, owner.clone(), range, kind);
         self.change(id, &[], attempt, operation).await?;
         if self.is_forwarded() {
-            // The client's server goes on when this one has crashed, and nobody says it again.
+            // The client's server goes on after a crash of this one, and never repeats this.
             self.replica.store.wait_all_stable().await?;
         }
         Ok(())
@@ -228,7 +228,7 @@ impl FileSystem for ReplicatedFileSystem {
     }
 
     async fn unlock(&self, id: ObjectId, owner: &LockOwner, range: ByteRange) -> Result<()> {
-        // What was written under the lock must be known of before somebody else has it (rule 19).
+        // What was written under the lock must be known before another client gets it (rule 19).
         if !self.is_forwarded() && self.replica.state.opens.has_writer(id) {
             self.settle(id).await?;
         }
@@ -295,7 +295,7 @@ impl FileSystem for ReplicatedFileSystem {
             .look(&[id], attempt, || O::Commit(id, offset, count))
             .await?;
         if let Some(Place::At(_)) = self.removed_place(id) {
-            // The own copy follows its home as far as the disk goes, too.
+            // The local copy also follows its home on the disk.
             self.replica.store.commit(id, offset, count).await?;
         }
         durability::hold_content_by_majority(&self.replica, id).await;
@@ -444,7 +444,7 @@ impl FileSystem for ReplicatedFileSystem {
 }
 
 impl ReplicatedFileSystem {
-    /// Takes space for what an operation adds, unless it is to be answered only if it did so before.
+    /// Takes space for what an operation adds, unless the request may only get the answer of an earlier execution.
     fn admit_new(&self, who: &Credentials, bytes: u64) -> Result<()> {
         match who.request {
             Some(request) if request.repeat_only => Ok(()),
@@ -452,8 +452,7 @@ impl ReplicatedFileSystem {
         }
     }
 
-    /// Gets control of what a name leads to when somebody else has it: whether it may be removed is then
-    /// judged by a current copy.
+    /// Gets control of a name's target if another replica has it. A current copy then judges whether it may be removed.
     async fn gather_removed(&self, directory: ObjectId, name: &Name) -> Result<()> {
         if !self.replica.engine.anything_foreign() || self.holder(directory).is_some() {
             return Ok(());
@@ -472,7 +471,7 @@ impl ReplicatedFileSystem {
         self.acquire(&update, self.deadline()).await.map(|_| ())
     }
 
-    /// The same for everything a rename touches besides the source directory.
+    /// The same for everything that a rename touches besides the source directory.
     async fn gather_renamed(&self, from: (ObjectId, &Name), to: (ObjectId, &Name)) -> Result<()> {
         if !self.replica.engine.anything_foreign() || self.holder(from.0).is_some() {
             return Ok(());
@@ -502,7 +501,7 @@ impl ReplicatedFileSystem {
         self.acquire(&update, self.deadline()).await.map(|_| ())
     }
 
-    /// What names lead to in the local copy, and one object more; nothing while no other replica decides about anything.
+    /// The targets of names in the local copy, and one more object; none while no other replica decides about anything.
     async fn children<const COUNT: usize>(
         &self,
         names: [(ObjectId, &Name); COUNT],
@@ -518,7 +517,7 @@ impl ReplicatedFileSystem {
         found
     }
 
-    /// What a name leads to in the local copy, whatever the permissions on the directory say.
+    /// The target of a name in the local copy, no matter what the permissions on the directory say.
     async fn child(&self, directory: ObjectId, name: &Name) -> Option<Attributes> {
         let root = Credentials::root();
         match self.replica.store.lookup(&root, directory, name).await {

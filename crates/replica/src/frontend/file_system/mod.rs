@@ -1,8 +1,7 @@
-//! Where operations come in: from the clients of this server, and forwarded from other replicas.
+//! Where operations come in: from this server's clients, and forwarded from other replicas.
 //!
-//! Each operation is carried out here, or handed to the replica that controls what it touches, or waits
-//! until this replica does: that is one loop, in `carry_out`. The file system itself is in `files`; here is what its operations
-//! have in common.
+//! Each operation is carried out here, handed to the replica that controls what it touches, or waits until this replica controls it. One loop in
+//! `carry_out` does that. The file system itself is in `files`; here is what its operations share.
 
 mod carry_out;
 mod files;
@@ -37,7 +36,7 @@ use crate::state::outcomes::{Handed, Outcome, Unanswered};
 use crate::state::settings::{Frozen, WithoutMajority};
 use crate::state::wire::Origin;
 
-/// This long after a moment it is surely over.
+/// A moment is surely over after this extra time.
 const AFTER: Duration = Duration::from_millis(1);
 
 /// The replicated tree as a file system.
@@ -45,20 +44,20 @@ pub(crate) struct ReplicatedFileSystem {
     pub(crate) replica: Arc<LocalReplica>,
     /// The operation comes from another replica and goes no further (rule 18).
     forwarding: Option<Forwarding>,
-    /// The operation brings an abandoned file into order.
+    /// The operation adopts an abandoned file.
     adopting: bool,
 }
 
 /// What is known of a forwarded operation.
 struct Forwarding {
     origin: Origin,
-    /// The other one knows that the file was removed, and changes its own copy likewise.
+    /// The sender knows that the file was removed, and changes its own copy likewise.
     removed: bool,
     /// This replica turned out not to be primary, so nothing has happened.
     not_primary: AtomicBool,
 }
 
-/// What clients are told of an object whose primary is lost, if they are not to wait.
+/// What clients are told about an object whose primary is lost, unless they wait.
 fn lost() -> Error {
     Error::Io("the replica that decides about it is lost; see `meridian frozen`".into())
 }
@@ -73,7 +72,7 @@ impl ReplicatedFileSystem {
         }
     }
 
-    /// The same for bringing abandoned files into order.
+    /// The same, to adopt abandoned files.
     pub(crate) fn adopting(replica: Arc<LocalReplica>) -> ReplicatedFileSystem {
         ReplicatedFileSystem {
             adopting: true,
@@ -81,7 +80,7 @@ impl ReplicatedFileSystem {
         }
     }
 
-    /// For one operation that another replica has forwarded; `removed`: of a file of which that one knows that it was removed.
+    /// For one operation that another replica has forwarded. `removed`: the sender knows that the file was removed.
     pub(crate) fn forwarded(
         replica: Arc<LocalReplica>,
         origin: Origin,
@@ -102,8 +101,8 @@ impl ReplicatedFileSystem {
         self.forwarding.is_some()
     }
 
-    /// Ends a forwarded operation that this replica may not carry out. The one that forwarded it is told so, and never sees the
-    /// error; see [`ReplicatedFileSystem::was_not_primary`].
+    /// Ends a forwarded operation that this replica may not carry out. The sender is told so, and never sees the error; see
+    /// [`ReplicatedFileSystem::was_not_primary`].
     fn not_primary(&self) -> Error {
         if let Some(forwarding) = &self.forwarding {
             forwarding.not_primary.store(true, Ordering::Relaxed);
@@ -123,7 +122,7 @@ impl ReplicatedFileSystem {
         AdmissionHook::new(&self.replica.engine, origin)
     }
 
-    /// The own copy for an operation that is not expected to need control.
+    /// The local copy, for an operation that should not need control.
     fn store(&self) -> Store {
         self.replica.store.with_hook(Arc::new(self.hook()))
     }
@@ -167,7 +166,7 @@ impl ReplicatedFileSystem {
         }
     }
 
-    /// The same for a change, which waits besides as long as what is kept for some member is full.
+    /// The same for a change. It also waits while the memory kept for a member is full.
     async fn wait_to_change(&self, deadline: Instant) -> Result<()> {
         self.wait_for_lease(deadline).await?;
         let waited = self.replica.wait_for_slow(deadline).await;
@@ -178,8 +177,7 @@ impl ReplicatedFileSystem {
         })
     }
 
-    /// Returns when clients are to be told that it failed, because no majority is in contact. A restart, and a
-    /// return into the view, are no reason.
+    /// Returns when clients must be told of a failure because no majority is in contact. A restart or a return into the view is no reason.
     async fn given_up(&self) {
         let replica = &self.replica;
         if replica.state.settings.without_majority != WithoutMajority::Error {
@@ -189,15 +187,14 @@ impl ReplicatedFileSystem {
         // The sender lives in `LocalReplica`.
         let _ = held.wait_for(|held| *held == Held::Everything).await;
         while !replica.is_cut_off() {
-            // A replica that answers before then puts it off; others may be needed when the set has
-            // changed.
+            // An answering replica delays this moment; after a change of the set, other replicas may count.
             let next = replica.cut_off_at();
             let next = next.unwrap_or_else(|| Instant::now() + replica.state.settings.suspicion);
             tokio::time::sleep_until(next + AFTER).await;
         }
     }
 
-    /// Whether the own copy may answer readers though it may be old.
+    /// Whether the local copy may answer readers although it may be old.
     fn reads_stale(&self) -> bool {
         let replica = &self.replica;
         let chosen = replica.state.settings.without_majority == WithoutMajority::StaleReads;
@@ -210,7 +207,7 @@ impl ReplicatedFileSystem {
             && replica.is_cut_off()
     }
 
-    /// Refuses what touches a file that is abandoned and waits to be adopted.
+    /// Refuses operations on an abandoned file that waits to be adopted.
     fn check_adopted(&self, object: ObjectId) -> Result<()> {
         match !self.adopting && self.replica.store.is_abandoned(object) {
             true => Err(Error::Delay),
@@ -218,23 +215,23 @@ impl ReplicatedFileSystem {
         }
     }
 
-    /// Whether a replica is out of the view, so that what it controls is frozen.
+    /// Whether a replica is outside the view, so that what it controls is frozen.
     fn is_lost(&self, holder: ReplicaSlot) -> bool {
         !self.replica.lease.view().active.contains(&holder)
     }
 
-    /// When a client is told to come again.
+    /// When a client is told to try again.
     fn deadline(&self) -> Instant {
         Instant::now() + self.replica.state.settings.patience
     }
 
-    /// The replica to which an operation on this object goes; `None` when it is answered here (rule 20).
+    /// The replica to which an operation on this object goes; `None` if this replica answers it (rule 20).
     pub(crate) fn holder(&self, object: ObjectId) -> Option<ReplicaSlot> {
         let engine = &self.replica.engine;
         engine.foreign_primary(object)
     }
 
-    /// Another replica whose copy may be read when the own disk fails; the own one is looked at.
+    /// Another replica whose copy may be read when the local disk fails. The local copy is checked.
     fn good_copy(&self, object: ObjectId) -> Option<ReplicaSlot> {
         if self.is_forwarded() {
             return None;
@@ -243,7 +240,7 @@ impl ReplicatedFileSystem {
         self.replica.holders_in_contact().first().copied()
     }
 
-    /// Waits until a content that the disk has damaged is got back from another replica.
+    /// Waits until content that the disk has damaged is restored from another replica.
     async fn mended(&self, file: ObjectId, deadline: Instant) -> Result<()> {
         let replica = &self.replica;
         if !replica.store.is_damaged(file) {
@@ -263,7 +260,7 @@ impl ReplicatedFileSystem {
         self.replica.store.attributes(object).await
     }
 
-    /// Where to look for what the local copy did not know a moment ago.
+    /// Where to look for an object that the local copy did not know a moment ago.
     async fn absence(&self, objects: &[ObjectId]) -> Absence {
         for object in objects {
             if self.local(*object).await == Err(Error::Stale) {
@@ -280,8 +277,8 @@ impl ReplicatedFileSystem {
         Absence::Arrived
     }
 
-    /// Asks for control of one object that another replica has. Returns the replica to hand the operation
-    /// to, or `None` when control has come here.
+    /// Asks for control of one object that another replica has. Returns the replica that must carry out the operation, or `None` when control
+    /// has come here.
     async fn claim(&self, object: ObjectId, deadline: Instant) -> Result<Option<ReplicaSlot>> {
         let subject = match self.local(object).await {
             Ok(attributes) => subject_of(&attributes),
@@ -291,8 +288,7 @@ impl ReplicatedFileSystem {
         self.acquire(&Update::Change(subject), deadline).await
     }
 
-    /// Submits a change that is to be made later, and waits for the verdict: `None` when this replica has
-    /// control.
+    /// Submits a later change, and waits for the verdict: `None` if this replica has control.
     async fn acquire(&self, update: &Update, deadline: Instant) -> Result<Option<ReplicaSlot>> {
         let admitted = self.replica.engine.admit(update);
         let verdict = match admitted {
@@ -306,8 +302,8 @@ impl ReplicatedFileSystem {
         }
     }
 
-    /// Has another replica carry the operation out; `None` when it is not primary either. `removed`: of a file of which is known
-    /// here that it was removed.
+    /// Makes another replica carry the operation out; `None` if that is not primary either. `removed`: this replica knows that the file was
+    /// removed.
     async fn hand_over<T: Expected>(
         &self,
         to: ReplicaSlot,
@@ -339,8 +335,8 @@ impl ReplicatedFileSystem {
         }
     }
 
-    /// What to answer for a forward that got no answer: `None` when nothing has come of it, and it is to be
-    /// tried again. As long as nobody knows, the object waits for the lost replica like any other of its own.
+    /// What to answer for a forward without an answer: `None` if it had no effect and must be tried again. While this is unknown, the object
+    /// waits for the lost replica like all its objects.
     async fn find_out<T: Expected>(
         &self,
         mut operation: Operation,
@@ -368,7 +364,7 @@ impl ReplicatedFileSystem {
             let value = outcomes::answer_for(replica, operation, by, position).await?;
             expected(value).map(Some)
         };
-        // It was carried out, or nobody knows, so the client must not ask as if it were something new.
+        // It was carried out, or this is unknown, so the client must not repeat it as a new request.
         let answer = answer.await.map_err(|error| match error {
             Error::Delay if !self.was_not_primary() => Error::Uncertain,
             error => error,
@@ -380,13 +376,13 @@ impl ReplicatedFileSystem {
         answer
     }
 
-    /// Whether readers get what the own copy has of objects whose primary is lost.
+    /// Whether readers get the local copy of objects whose primary is lost.
     fn shows_frozen(&self) -> bool {
         !self.is_forwarded() && self.replica.state.settings.frozen == Frozen::LastSynchronised
     }
 
-    /// What has to be waited for before a change is answered. Without a lease it is not: either the lease is
-    /// renewed, or the others go on without this replica and decide what becomes of the change.
+    /// Waits for what a change needs before its answer. Without a lease it keeps waiting: either the lease is renewed, or the others go on
+    /// without this replica and decide about the change.
     async fn answered<T>(&self, object: ObjectId, outcome: Result<T>) -> Result<T> {
         let held = async {
             self.replica.engine.demands_met().await;
@@ -398,7 +394,7 @@ impl ReplicatedFileSystem {
         if outcome.is_ok() {
             tokio::select! {
                 () = held => {}
-                // Nobody will ever say what became of it.
+                // No replica will ever say what became of it.
                 () = self.replica.lease.ended() => return Err(Error::Io(REMOVED.into())),
             }
         }
@@ -419,7 +415,7 @@ fn expected<T: Expected>(value: Value) -> Result<T> {
     T::from_value(value).ok_or_else(|| Error::Io("a peer answered another question".into()))
 }
 
-/// What becomes of an operation that control refused for now.
+/// The verdict on an operation that control refused for now.
 async fn verdict_by(verdict: PendingVerdict, deadline: Instant) -> Result<Verdict> {
     match tokio::time::timeout_at(deadline, verdict).await {
         Ok(Ok(verdict)) => Ok(verdict),

@@ -1,4 +1,4 @@
-//! What is behind a name: the primary of the directory says which object, and the primary of the object what it has.
+//! What is behind a name: the primary of the directory knows the object, and the primary of the object knows its state.
 
 use vfs::{
     Attributes, Cookie, Credentials, DirectoryPage, Error, FileSystem, Name, ObjectId, Result,
@@ -33,7 +33,7 @@ impl ReplicatedFileSystem {
         }
     }
 
-    /// The object behind a name as the primary of the directory knows it, or the own copy if it is asked first.
+    /// The object behind a name as the primary of the directory knows it, or as the local copy has it if that may answer.
     pub(crate) async fn find(
         &self,
         who: &Credentials,
@@ -59,7 +59,7 @@ impl ReplicatedFileSystem {
         self.look(&[directory], attempt, operation).await
     }
 
-    /// Names of a directory as its primary knows them, or as the own copy has them if that is asked first (main paper, section 3.3).
+    /// Names of a directory as its primary knows them, or as the local copy has them if that may answer (main paper, section 3.3).
     pub(super) async fn list(
         &self,
         who: &Credentials,

@@ -1,8 +1,8 @@
 //! Opens, closes and locks across sites.
 //!
-//! An open that denies nothing is registered where its client is, before anything else, so that a removed file lives on for
-//! it (`removed`); permission and attributes come from the primary. What denies others something, and every byte-range
-//! lock, is a change of the file and goes to its primary; the tables travel with the updates.
+//! An open that denies nothing is first registered where its client is, so that a removed file stays for it (`removed`); permission and
+//! attributes come from the primary. An open that denies others something, and every byte-range lock, is a change of the file and goes to its
+//! primary; the tables travel with the updates.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::{Absence, ReplicatedFileSystem};
 use crate::state::forward::Operation;
 use crate::state::ledger::Verdict;
 
-/// A file that another replica has just made for a client here comes within such a time, or its primary is asked about it.
+/// How long to wait for a file that another replica has just made for a client here, before its primary is asked.
 const ARRIVAL: Duration = Duration::from_millis(20);
 
 fn denies(share: Share) -> bool {
@@ -50,8 +50,8 @@ impl ReplicatedFileSystem {
         if self.is_forwarded() {
             return self.probe(access, id, owner, share).await;
         }
-        // Before anybody decides: a removal that is applied from here on finds the open, no matter
-        // which replica decides about the file, and though nothing of the file may be here yet.
+        // Before the decision: a removal that is applied later finds the open, no matter which replica decides, and even if nothing of the file
+        // is here yet.
         let registered = store.register_open(id, owner, share);
         let held = registered.as_ref().map_or(None, |before| *before);
         let attempt = || store.open_registered(access, id, owner, (held, share));
@@ -69,9 +69,8 @@ impl ReplicatedFileSystem {
         }
     }
 
-    /// Registers the open of a file that was made by the same request, at whichever replica: what its primary would be
-    /// asked, it has said by making it. If that was elsewhere, the file itself is about to arrive, and is waited for a
-    /// moment; what does not come its primary is asked about.
+    /// Registers the open of a file that the same request made, at any replica. By making it, its primary has said what it would be asked. If
+    /// that was elsewhere, this waits a moment until the file arrives. If it does not arrive, the primary is asked.
     pub(super) async fn open_made_file(
         &self,
         who: &Credentials,
@@ -84,7 +83,7 @@ impl ReplicatedFileSystem {
             self.open_file(access, id, owner, share).await?;
             return Ok(());
         }
-        // From here on a removal that is applied finds it.
+        // A removal that is applied later finds it.
         let before = self.replica.store.register_open(id, owner, share)?;
         let arrived = async {
             let mut notifications = self.replica.engine.notifications();
@@ -110,7 +109,7 @@ impl ReplicatedFileSystem {
         Ok(())
     }
 
-    /// Whether another site's client may open the file; nothing is registered.
+    /// Whether another site's client may open the file; registers nothing.
     async fn probe(
         &self,
         access: AccessCheck<'_>,
@@ -148,7 +147,7 @@ impl ReplicatedFileSystem {
         }
         if !self.replica.state.opens.denies(id, owner) {
             return match self.store().downgrade(id, owner, share).await {
-                // Opened at the primary before the file was known here.
+                // It was opened at the primary before the file was known here.
                 Err(Error::Invalid(_)) if !self.replica.engine.is_alone() => Ok(()),
                 outcome => outcome,
             };
@@ -164,14 +163,14 @@ impl ReplicatedFileSystem {
 
     pub(super) async fn close_file(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
         self.end_writing(id, owner).await?;
-        // What is forwarded denies something.
+        // Only an open that denies something is closed by a forward.
         if !self.is_forwarded() && !self.replica.state.opens.denies(id, owner) {
             return self.store().close(id, owner).await;
         }
         self.close_denial(id, owner).await
     }
 
-    /// Ends an open that denies something, wherever it was made.
+    /// Ends an open that denies something, no matter where it was made.
     pub(super) async fn close_denial(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
         let attempt = |store: Store| async move { store.close(id, owner).await };
         let operation = || Operation::Close(id, owner.clone());
@@ -183,7 +182,7 @@ impl ReplicatedFileSystem {
         Ok(())
     }
 
-    /// The close rule, for an open that could write.
+    /// Applies the close rule to an open that could write.
     async fn end_writing(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
         if self.is_forwarded() || !self.replica.state.opens.is_writer(id, owner) {
             return Ok(());
@@ -201,7 +200,7 @@ impl ReplicatedFileSystem {
             return Ok(());
         }
         if self.replica.store.orphan_home(file).is_some() {
-            // Nobody can open it any more.
+            // No client can open it any more.
             return Ok(());
         }
         let deadline = self.deadline();
@@ -226,7 +225,7 @@ impl ReplicatedFileSystem {
     async fn settle_here(&self, file: ObjectId) -> Result<()> {
         let verdict = self.replica.engine.close(file);
         let verdict = verdict.ok_or(Error::Delay)?;
-        // A replica that is away holds this up until it is back, or has left the set.
+        // A replica that is away delays this until it is back, or has left the set.
         match verdict.await {
             Ok(Verdict::Admitted) => Ok(()),
             _ => Err(Error::Delay),

@@ -1,6 +1,5 @@
-//! Changes of data: control is held from before the first byte is touched until the change is
-//! accounted for. The store says when that is, no matter which caller waits for the change
-//! meanwhile.
+//! Changes of data: control is held from before the first byte is touched until the change is accounted for. The store says when that is, no
+//! matter which caller waits for the change.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,9 +19,9 @@ use crate::state::locks::Table;
 /// What a change does to the content of a file.
 #[derive(Clone, Debug)]
 pub(super) enum Effect {
-    /// This many bytes, or a hole without any, are new in this range.
+    /// This many bytes are new in this range; none for a hole.
     Range(Range<u64>, u64),
-    /// There is nothing behind this size any more.
+    /// Nothing is left after this size.
     Cut(u64),
 }
 
@@ -49,12 +48,12 @@ impl DataHook {
         }
     }
 
-    /// Whether control was held for the change: nobody shares a file without a name.
+    /// Whether control was held for the change. A file without a name is not shared, and needs none.
     pub(super) fn held(&self) -> bool {
         self.held.load(Ordering::Acquire)
     }
 
-    /// Accounts for the change and lets its control go, once. Whatever became of it, others are told what the file holds now.
+    /// Accounts for the change and releases its control, once. Even after a failure, others are told what the file holds now.
     pub(super) fn finish(&self, succeeded: bool) {
         let under = self.under.lock().take();
         if let Some(under) = under {
@@ -63,8 +62,7 @@ impl DataHook {
         }
     }
 
-    /// What the content is now. Neither a hole nor what failed makes a file longer, however far it was to reach; what does may not be in
-    /// its row yet.
+    /// What the content is now. A hole or a failed change does not make a file longer. A change that does may not be in its row yet.
     fn change(&self, succeeded: bool) -> DataChange {
         match &self.effect {
             Effect::Range(range, bytes) if *bytes == 0 || !succeeded => {

@@ -1,10 +1,9 @@
-//! Reads of what another replica controls, where much is asked for: contents cross the wide area once.
+//! Large reads of what another replica controls: contents cross the wide area once.
 //!
-//! A forwarded read brings back contents that are on their way here anyway. So the primary sends those first, waits
-//! until the asker has them, and answers that its copy is right; the asker reads that. When they do not come soon, and when little is
-//! asked for, the answer brings the data.
+//! A forwarded read returns contents that are on their way here anyway. So the primary sends those first, waits until the asker has them, and
+//! answers that its copy is right; the asker reads that. If they do not come soon, or if the read is small, the answer brings the data.
 //!
-//! What must never enter: which piece is sent when, which `shipping` decides.
+//! What must never enter: which piece is sent when; `shipping` decides that.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -17,20 +16,20 @@ use super::ReplicatedFileSystem;
 use crate::driver::engine::Engine;
 use crate::state::forward::{self, Fetched, Operation, Value};
 
-/// Less than this is answered at once: another round trip would take longer than sending it twice.
+/// A smaller read is answered at once: another round trip would take longer than sending it twice.
 const WORTH_WAITING: u64 = 64 << 10;
 
-/// Updates are sent when they are on the disk; data that no client has committed may be long in coming there.
+/// Updates are sent when they are on the disk; data that no client has committed may take long to get there.
 const SOON_STABLE: Duration = Duration::from_millis(50);
 
-/// When the asker has got nothing more of the file for this long, the answer brings the data.
+/// If the asker has got nothing more of the file for this long, the answer brings the data.
 const STANDSTILL: Duration = Duration::from_secs(1);
 
-/// And after this long in any case; the caller does not wait for ever.
+/// And after this time in any case, because the caller does not wait for ever.
 const LONGEST: Duration = Duration::from_secs(20);
 
 impl ReplicatedFileSystem {
-    /// Reads through the primary, or from the own copy once that has what the primary has.
+    /// Reads through the primary, or from the local copy once that has what the primary has.
     pub(super) async fn read_once(
         &self,
         access: AccessCheck<'_>,
@@ -57,7 +56,7 @@ impl ReplicatedFileSystem {
         self.look(&[file], own, operation).await
     }
 
-    /// Whether the own copy lacks nothing of a file but what its primary sends.
+    /// Whether the local copy of a file lacks only what its primary sends.
     fn may_fetch(&self, file: ObjectId, count: u32) -> bool {
         let store = &self.replica.store;
         let removed = store.orphan_home(file).is_some();
@@ -72,7 +71,7 @@ impl ReplicatedFileSystem {
         })
     }
 
-    /// Answers such a read at the primary: `to` has what it reads, or `read` brings it.
+    /// Answers such a read at the primary: `to` already has the data, or `read` brings it.
     pub(crate) async fn fetch(
         &self,
         to: ReplicaSlot,
@@ -81,7 +80,7 @@ impl ReplicatedFileSystem {
         read: Operation,
     ) -> Result<Value> {
         if self.replica.store.orphan_home(file).is_some() {
-            // Its content is sent to nobody any more.
+            // Its content is not sent to any replica any more.
             return forward::perform(self, read).await;
         }
         let engine = &self.replica.engine;
@@ -98,8 +97,8 @@ impl ReplicatedFileSystem {
         forward::perform(self, read).await
     }
 
-    /// Waits until a peer has a range of a file as it is here, and all updates up to a position, unless that is not to be expected soon or
-    /// too many wait.
+    /// Waits until a peer has a range of a file as it is here, and all updates up to a position. False if this is not expected soon, or if too
+    /// many requests wait.
     async fn comes(
         &self,
         to: ReplicaSlot,
@@ -125,7 +124,7 @@ async fn is_stable(store: &Store, position: u64) -> bool {
     matches!(tokio::time::timeout(SOON_STABLE, stable).await, Ok(Ok(_)))
 }
 
-/// Waits until a peer has that, as long as it gets more and more of the file. False when that stands still.
+/// Waits until a peer has that, while it gets more and more of the file. False if that stops.
 async fn bring(
     engine: &Engine,
     to: ReplicaSlot,
@@ -145,7 +144,7 @@ async fn bring(
             return false;
         }
         left = lacking;
-        // What was changed meanwhile is waited for, too.
+        // Later changes are awaited, too.
         engine.expedite(Some(file));
     }
     false

@@ -1,10 +1,9 @@
-//! Operations on files that were removed and are open: the home of such a file has it, and the own copy follows.
+//! Operations on open files that were removed: the home of such a file has it, and the local copy follows.
 //!
-//! Nobody can open such a file anew, so there is no control of it. When its home is lost, each replica that keeps the
-//! file goes on with its own copy, for good: the store notes that before anything is changed there, since the home may
-//! come back.
+//! No client can open such a file again, so there is no control of it. When its home is lost, each replica that keeps the file permanently goes
+//! on with its own copy. The store notes that before any change there, since the home may come back.
 //!
-//! What must never enter: until when a file is kept.
+//! What must never enter: how long a file is kept.
 
 use std::future::Future;
 
@@ -16,18 +15,18 @@ use super::{Forwarding, ReplicatedFileSystem};
 use crate::state::forward::{Expected, Operation};
 use crate::state::removed::Place;
 
-/// What has come of an operation on a removed file.
+/// The result of an operation on a removed file.
 pub(super) enum AtHome<T> {
     /// The home has carried it out.
     Done(T),
-    /// The own copy is the file.
+    /// The local copy is the file.
     Here,
-    /// It is to be tried again.
+    /// Try it again.
     Again,
 }
 
 impl ReplicatedFileSystem {
-    /// Where an operation on a removed file goes; `None` for a file with a name. What was forwarded goes no further.
+    /// Where an operation on a removed file goes; `None` for a file with a name. Forwarded operations go no further.
     pub(super) fn removed_place(&self, file: ObjectId) -> Option<Place> {
         let replica = &self.replica;
         let home = replica.store.orphan_home(file)?;
@@ -43,20 +42,20 @@ impl ReplicatedFileSystem {
         })
     }
 
-    /// Whether a file that had a name when an operation on it began has been removed since, so that the own copy alone must not
-    /// answer: the operation is to be tried again, and goes to the home then.
+    /// Whether a file that had a name at the start of an operation has been removed since. Then the local copy alone must not answer: the
+    /// operation is tried again, and goes to the home.
     pub(super) fn went_home(&self, file: ObjectId) -> bool {
         let place = self.removed_place(file);
         place.is_some_and(|place| place != Place::Here || !self.follows())
     }
 
-    /// Whether the copy of the replica that asks gets what is done to a removed file here.
+    /// Whether the copy of the asking replica also gets what is done to a removed file here.
     fn follows(&self) -> bool {
         let is_told = |forwarding: &Forwarding| forwarding.removed;
         self.forwarding.as_ref().is_none_or(is_told)
     }
 
-    /// Has the home of a removed file carry an operation out.
+    /// Makes the home of a removed file carry out an operation.
     pub(super) async fn at_home<T: Expected>(
         &self,
         file: ObjectId,
@@ -70,7 +69,7 @@ impl ReplicatedFileSystem {
         match self.hand_over(home, (operation, true), deadline).await {
             Ok(Some(value)) => Ok(AtHome::Done(value)),
             Ok(None) => Ok(AtHome::Again),
-            // It took this replica for lost, or has itself begun anew.
+            // It believed that this replica is lost, or has restarted itself.
             Err(Error::Stale) => {
                 self.replica.state.removed.go_on_alone(file);
                 Ok(AtHome::Here)
@@ -79,10 +78,10 @@ impl ReplicatedFileSystem {
         }
     }
 
-    /// Changes a removed file at its home, and the own copy likewise. `None`: it is to be tried again.
+    /// Changes a removed file at its home, and the local copy likewise. `None`: try it again.
     ///
-    /// Who forwards a change without knowing that the file was removed would leave its own copy as it is, which is the file once its
-    /// home is lost. It is told that this replica is not primary, and comes again when the removal has come to it.
+    /// A replica that forwards a change without knowing of the removal would not change its own copy, which is the file once its home is lost.
+    /// It is told that this replica is not primary, and asks again after the removal has arrived there.
     pub(super) async fn change_removed<T, F>(
         &self,
         file: ObjectId,
@@ -113,7 +112,7 @@ impl ReplicatedFileSystem {
         }
     }
 
-    /// Notes before a change of the own copy that this is the file now, if its home is lost.
+    /// Notes before a change of the local copy that this is the file now, if its home is lost.
     async fn note_alone(&self, file: ObjectId) -> Result<()> {
         let replica = &self.replica;
         if self.is_forwarded() || replica.store.orphan_is_here(file) {
@@ -124,7 +123,7 @@ impl ReplicatedFileSystem {
         replica.store.go_on_alone(file, is_here).await
     }
 
-    /// What the own copy of a removed file says, if all of it is here.
+    /// Refuses a read of the local copy of a removed file if a part is missing.
     pub(super) fn check_removed(&self, file: ObjectId) -> Result<()> {
         let store = &self.replica.store;
         let own = store.orphan_home(file) == Some(self.replica.slot());

@@ -1,4 +1,4 @@
-//! When names of a directory about which another replica decides are answered from the own copy (main paper, section 3.3).
+//! When the local copy answers for names of a directory about which another replica decides (main paper, section 3.3).
 //!
 //! What must never enter: how names are looked up and listed.
 
@@ -9,8 +9,8 @@ use crate::state::forward::{Found, Operation, Value};
 use crate::state::settings::NameSpace;
 
 impl ReplicatedFileSystem {
-    /// Whether the own copy may say what a directory has, though another replica decides about that: names are `relaxed`, and no client
-    /// of this server knows of a newer version, which it would keep older names under. What a lost replica decided about is frozen.
+    /// Whether the local copy may say what a directory has, though another replica decides about that: names are `relaxed`, and no client of
+    /// this server knows a newer version, under which it would cache older names. What a lost replica decided about is frozen.
     pub(super) async fn shows_own_names(&self, directory: ObjectId) -> bool {
         let replica = &self.replica;
         if replica.state.settings.name_space != NameSpace::Relaxed || self.is_forwarded() {
@@ -29,7 +29,7 @@ impl ReplicatedFileSystem {
         own.is_ok_and(|own| !replica.state.told.may_be_newer(directory, own.change))
     }
 
-    /// Takes note of the versions of directories that an answer of another replica tells of.
+    /// Notes the versions of directories in an answer of another replica.
     pub(super) async fn note_told(&self, operation: impl Fn() -> Operation, answer: &Value) {
         if self.replica.state.settings.name_space != NameSpace::Relaxed {
             return;
@@ -44,7 +44,7 @@ impl ReplicatedFileSystem {
         }
     }
 
-    /// The versions of directories among the entries of a page, where the own copy is older.
+    /// The versions of directories among the entries of a page, if the local copy is older.
     async fn newer_in(&self, page: &DirectoryPage) -> Vec<(ObjectId, ChangeAttribute)> {
         let mut newer = Vec::new();
         for told in page.entries.iter().map(|entry| &entry.attributes) {
@@ -58,7 +58,7 @@ impl ReplicatedFileSystem {
     }
 }
 
-/// The versions of directories that the answer to an operation tells of.
+/// The versions of directories in the answer to an operation.
 fn versions_in(operation: &Operation, answer: &Value) -> Vec<(ObjectId, ChangeAttribute)> {
     use Operation as O;
     let of = |found: &Attributes| found.is_directory().then_some((found.id, found.change));
@@ -70,7 +70,7 @@ fn versions_in(operation: &Operation, answer: &Value) -> Vec<(ObjectId, ChangeAt
                 attributes: found, ..
             }),
         ) => of(found).into_iter().collect(),
-        // What follows of the listing is no older.
+        // The rest of the listing is no older.
         (O::ReadDirectory(_, directory, ..), Value::Page(_, version)) => {
             vec![(*directory, *version)]
         }

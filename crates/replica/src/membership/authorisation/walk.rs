@@ -1,4 +1,4 @@
-//! The table of `docs/protocol.md`, cell by cell, with real connections; and the stories that it is for.
+//! The table of `docs/protocol.md`, cell by cell, with real connections; and the failures that it prevents.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -42,14 +42,14 @@ const LATER: u64 = 1000;
 /// A number that no kind has.
 const NO_KIND: u32 = 999;
 
-/// What the page says of one kind: who takes it from a sender in the view, one outside it, a newcomer, a witness, a removed
-/// server and a stranger.
+/// The page's row of one kind: which receivers take it from a sender in the view, a sender outside, a newcomer, a witness, a removed server and
+/// a stranger.
 struct Row {
     kind: Kind,
     cells: Vec<String>,
 }
 
-/// The table, as people read it.
+/// The table, in the order of the page.
 fn table() -> Vec<Row> {
     let page = include_str!("../../../../../docs/protocol.md");
     let section = page.split("\n## Who may say what\n").nth(1).unwrap();
@@ -71,12 +71,12 @@ fn table() -> Vec<Row> {
     let mut all = Kind::ALL.to_vec();
     all.sort();
     assert_eq!(kinds, all, "every kind has a row");
-    // Who is told this may start anew.
+    // A receiver of this may restart.
     rows.sort_by_key(|row| row.kind == Kind::TooFar);
     rows
 }
 
-/// Who receives, in the order of [`Scene`].
+/// The receivers, in the order of [`Scene`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Receiver {
     InView,
@@ -86,7 +86,7 @@ enum Receiver {
 
 const RECEIVERS: [Receiver; 3] = [Receiver::InView, Receiver::Witness, Receiver::Outside];
 
-/// Whether a cell says that such a receiver takes it.
+/// Whether a cell says that this receiver takes the kind.
 fn says_taken(cell: &str, receiver: Receiver) -> bool {
     match cell {
         "all" => true,
@@ -108,7 +108,7 @@ fn limit() -> Instant {
     Instant::now() + PATIENCE
 }
 
-/// Somebody with the files of a replica, as a later start of it.
+/// A program with the files of a replica, as a later start of it.
 async fn impersonate(files: &Crashed, incarnation: u64) -> Impostor {
     let past = past(files, incarnation).await;
     impersonate_with(files, incarnation, &past).await
@@ -119,7 +119,7 @@ async fn impersonate_with(files: &Crashed, incarnation: u64, past: &Introduction
     files.impersonate(incarnation, past).await
 }
 
-/// What a later start of a replica says of its past.
+/// What a later start of a replica reports about its past.
 async fn past(files: &Crashed, incarnation: u64) -> Introduction {
     let store = Arc::new(files.store());
     let key = Key::of(&files.identity());
@@ -127,19 +127,19 @@ async fn past(files: &Crashed, incarnation: u64) -> Introduction {
     Introduction::of(&lineage.await.unwrap())
 }
 
-/// Whether a request was refused before it was looked at.
+/// Whether a request was refused before anything looked at it.
 fn is_refused<T>(outcome: &Result<T, RequestError>) -> bool {
     matches!(outcome, Err(RequestError::Refused(why)) if why.0.contains("refuses this of replica"))
 }
 
-/// How many messages of a peer were dropped at a replica.
+/// How many messages of a peer a replica dropped.
 fn dropped(site: &Site, sender: u16) -> u64 {
     let peers = site.replica.status().peers;
     let peer = peers.iter().find(|peer| peer.slot == sender);
     peer.unwrap().refused_messages
 }
 
-/// Whether a replica takes this kind from somebody with whom it has a session.
+/// Whether a replica takes this kind from a sender with which it has a session.
 async fn is_taken(site: &Site, (slot, peer): (u16, &Peer), kind: Kind) -> bool {
     let session = tokio::time::timeout(PATIENCE, peer.ready()).await.unwrap();
     let said = harmless(kind, &site.set_files());
@@ -149,16 +149,16 @@ async fn is_taken(site: &Site, (slot, peer): (u16, &Peer), kind: Kind) -> bool {
     }
     let before = dropped(site, slot);
     session.send(Lane::Control, said).await.unwrap();
-    // What is behind it in the same lane is judged after it.
+    // A later message in the same lane is judged later.
     let asked = session.request(Lane::Control, Message::new(NO_KIND, ""), limit());
     assert!(is_refused(&asked.await));
     dropped(site, slot) == before
 }
 
-/// A set in which there is one of every kind.
+/// A set with one replica of every sort.
 struct Scene {
     set: Set,
-    /// The senders that a session is had with, in the order of the table's columns.
+    /// The senders that get a session, in the order of the table's columns.
     members: Vec<(u16, Crashed)>,
     removed: (u16, Crashed),
     stranger: (u16, Crashed),
@@ -168,8 +168,8 @@ struct Scene {
 const AT: [u16; 3] = [1, 4, 6];
 
 impl Scene {
-    /// Replicas 1 and 2 and the witnesses 4 and 5 are in the view, and 3 is outside; 1 and 4 run, so that there is no
-    /// majority and nothing changes any more. Since then 6, 7 and 8 have joined, and 8 was removed; 6 runs.
+    /// Replicas 1 and 2 and the witnesses 4 and 5 are in the view, and 3 is outside. Only 1 and 4 run, so that there is no majority and the view
+    /// stays. Then 6, 7 and 8 have joined, and 8 was removed; 6 runs.
     async fn set() -> Scene {
         let mut set = Set::failing_with(3, |settings| {
             settings.suspicion = Duration::from_millis(2000);
@@ -201,7 +201,7 @@ impl Scene {
         }
     }
 
-    /// Waits until the receivers know who is in the set, and what it agreed on.
+    /// Waits until the receivers know the members of the set, and what it agreed on.
     async fn know_each_other(&self) {
         let sites = &self.set.sites;
         eventually("all know the members", || {
@@ -221,7 +221,7 @@ impl Scene {
         assert!(!sites[2].replica.view_status().takes_part);
     }
 
-    /// Every sender says everything to every receiver.
+    /// Every sender sends every kind to every receiver.
     async fn walk(&self, incarnation: u64) {
         self.know_each_other().await;
         let table = table();
@@ -242,7 +242,7 @@ impl Scene {
             }
         }
         for row in &table {
-            // Of those there is no session to say anything over.
+            // These have no session to send anything over.
             assert_eq!(row.cells[4..6], ["no", "no"], "{:?}", row.kind);
         }
         let (slot, files) = &self.removed;
@@ -262,7 +262,7 @@ impl Scene {
             .await;
     }
 
-    /// No receiver has a session with this one; each says why.
+    /// No receiver has a session with this sender; each says why.
     async fn turn_away(&self, impostor: &Impostor, why: &str) {
         for (at, site) in AT.iter().zip(&self.set.sites) {
             let peer = impostor.call(*at, site.address());
@@ -287,7 +287,7 @@ async fn every_cell_of_the_table_is_as_the_page_says() {
     stage.walk(LATER + 1).await;
 }
 
-/// An operation as a replica would hand it over.
+/// A forwarded REMOVE.
 fn removal(by: u16, of: &str) -> Message {
     let origin = Origin {
         slot: by,
@@ -303,7 +303,7 @@ fn removal(by: u16, of: &str) -> Message {
     wire::payload(Kind::Forward, &forwarded)
 }
 
-/// Fails if a replica has a session with somebody who was removed, and says what came of that.
+/// Fails if a replica has a session with a removed server, and reports what came of that.
 async fn assert_turned_away(site: &Site, files: &Crashed, incarnation: u64) {
     let impostor = impersonate(files, incarnation).await;
     let slot = site.replica.status().slot;
@@ -339,8 +339,8 @@ fn knows(site: &Site, slot: u16) -> bool {
             .any(|peer| peer.links.iter().any(|link| link.to == slot))
 }
 
-/// Server 4 was removed; a program with its old certificate connected, forwarded REMOVE as root and had it carried out, also
-/// after the founder had been started anew.
+/// Server 4 was removed. A program with its old certificate connected, forwarded REMOVE as root, and the replica carried it out, even after the
+/// founder had restarted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_40_a_removed_server_is_heard_by_nobody_ever_again() {
     let mut set = Set::failing(3).await;
@@ -363,7 +363,7 @@ async fn counterexample_40_a_removed_server_is_heard_by_nobody_ever_again() {
     }
 }
 
-/// A witness forwarded REMOVE as root, and it was carried out; and it could fetch contents.
+/// A witness forwarded REMOVE as root, and the replica carried it out. A witness could also fetch contents.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_49_a_witness_forwards_nothing_and_fetches_nothing() {
     let mut set = Set::failing(2).await;
@@ -389,7 +389,7 @@ async fn counterexample_49_a_witness_forwards_nothing_and_fetches_nothing() {
     }
 }
 
-/// A witness has no controls. What it proposes, releases or withdraws holds nobody up: else it could keep the whole tree for itself.
+/// A witness has no controls. What it proposes, releases or withdraws blocks no replica: otherwise it could keep the whole tree for itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_witness_controls_nothing() {
     let mut set = Set::failing_with(2, |settings| settings.suspicion = PATIENCE).await;
@@ -440,7 +440,7 @@ async fn a_witness_controls_nothing() {
             let message = wire::body(Kind::Control, &envelope);
             session.send(Lane::Control, message).await.unwrap();
         }
-        // What is behind it in the same lane is judged after it.
+        // A later message in the same lane is judged later.
         let asked = session.request(Lane::Control, Message::new(NO_KIND, ""), limit());
         assert!(is_refused(&asked.await));
     }
@@ -449,7 +449,7 @@ async fn a_witness_controls_nothing() {
     made.expect("nobody else controls the root").unwrap();
 }
 
-/// Who forwards in another one's name is refused, even a member that may forward.
+/// A forward in another replica's name is refused, even from a member that may forward.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operation_in_another_ones_name_is_not_carried_out() {
     let mut set = Set::failing(3).await;
@@ -478,12 +478,12 @@ async fn assert_serves_nobody(site: &Site, file: ObjectId) {
         matches!(&read, Err(Error::Io(why)) if why.contains("removed from the set")),
         "{read:?}"
     );
-    // It does not start anew for ever.
+    // It does not restart again and again.
     assert_eq!(*site.replica.has_left().borrow(), None);
 }
 
-/// A member that was removed while it ran was told nothing: it showed itself as a member, waited and asked; and the others
-/// showed it for as long as they ran.
+/// A member that was removed while it ran was not told: it showed itself as a member, waited and asked. The others showed it as long as they
+/// ran.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_removed_member_is_told_and_serves_nobody_any_more() {
     let mut set = Set::failing(4).await;
@@ -503,7 +503,7 @@ async fn a_removed_member_is_told_and_serves_nobody_any_more() {
     })
     .await;
 
-    // One that was away learns of it as soon as it meets a member.
+    // A member that was away learns of it as soon as it meets another member.
     let away = set.crash(2).await;
     set.remove(4);
     set.revive(2, away).await;
@@ -520,8 +520,8 @@ async fn a_removed_member_is_told_and_serves_nobody_any_more() {
     set.assert_equal().await;
 }
 
-/// A member said that it had met another one in a state that this does not have. That one believed it, noted that its copy was put
-/// back, and refused everybody for ever; so did one whose updates a member said to have applied.
+/// A member claimed that it had met another one in a state that this one does not have. The other one believed it, noted that its copy was
+/// restored from an older one, and refused everything for ever. The same happened after a false claim to have applied its updates.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_gives_itself_up_for_what_another_one_invents() {
     let mut set = Set::failing(3).await;
@@ -551,7 +551,7 @@ async fn nobody_gives_itself_up_for_what_another_one_invents() {
     set.sites[0].file(ROOT, "later").await.unwrap();
 }
 
-/// What somebody might say that it has met, of a start that has been.
+/// An invented claim to have met an earlier start.
 fn invented(incarnation: u64) -> Met {
     Met {
         incarnation,
@@ -562,7 +562,7 @@ fn invented(incarnation: u64) -> Met {
     }
 }
 
-/// The same as an answer to those who call.
+/// The same, as an answer to replicas that call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_gives_itself_up_for_an_invented_refusal() {
     let mut set = Set::failing(3).await;
@@ -585,7 +585,7 @@ async fn nobody_gives_itself_up_for_an_invented_refusal() {
     set.sites[0].file(ROOT, "later").await.unwrap();
 }
 
-/// Waits until those who are left have the same of the third, which is lost.
+/// Waits until the survivors have the same of the third replica, which is lost.
 async fn until_level(site: &Site) {
     eventually("the others are level", || {
         let losses = site.replica.view_status().losses;

@@ -23,7 +23,7 @@ pub(super) fn close(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     if !replica.state.losses.closing.begin(lost) {
         return;
     }
-    // A task that waits to apply something looks again.
+    // Wakes tasks that wait to apply something.
     replica.engine.notify();
     let replica = replica.clone();
     tokio::spawn(async move {
@@ -36,7 +36,7 @@ pub(super) fn close(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     });
 }
 
-/// Lost replicas whose stream is closed here, and of which the others know everything that is applied.
+/// Lost replicas whose stream is closed here, if the others were told of everything applied.
 pub(crate) fn closed_here(replica: &LocalReplica) -> Vec<u16> {
     let mut closed = replica.state.losses.closing.closed();
     let inboxes = replica.state.inboxes.lock();

@@ -232,8 +232,8 @@ pub(crate) fn incomplete(replica: &Arc<LocalReplica>, from: ReplicaSlot, said: I
     }
 }
 
-/// After all have reported on all lost replicas: ships the files of which this replica has the best copy to the replicas that lack them. Another
-/// copy may become the best after a report that it lacks data of a member.
+/// After all have reported on all lost replicas: ships the files with their best copy here to the replicas that lack them. A later report that
+/// this copy lacks data of a member may make another copy the best.
 fn supply(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     let epoch = replica.lease.view().epoch.0;
     let (all_lost, others) = (replica.lost(), replica.holders());
@@ -348,8 +348,8 @@ async fn take_over_sent(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     }
 }
 
-/// Files of which a lost replica had sent only a part, and which a thaw changes. Each comes with the size of the previous version, if that is
-/// still whole.
+/// Files that a lost replica had sent only in part, and that a thaw changes. Each comes with the size of the previous version, if that is still
+/// whole.
 pub(crate) fn at_stake(replica: &LocalReplica, lost: ReplicaSlot) -> Vec<(ObjectId, Option<u64>)> {
     let majority: BTreeSet<ObjectId> = {
         let all = replica.state.losses.equalling();
@@ -368,7 +368,7 @@ pub(crate) fn at_stake(replica: &LocalReplica, lost: ReplicaSlot) -> Vec<(Object
 /// A peer says that these files of its stream are complete here.
 pub(crate) async fn completed(replica: Arc<LocalReplica>, from: ReplicaSlot, completed: Completed) {
     if replica.state.losses.closing.has_begun(from) {
-        // The set is deciding which of its contents count. Otherwise it says this again.
+        // The set is deciding which of its contents count. If this still matters, the peer repeats it.
         return;
     }
     let (mut complete, mut fetched) = (Vec::new(), Vec::new());

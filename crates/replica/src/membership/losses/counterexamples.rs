@@ -1,5 +1,5 @@
-//! Counterexample 14 in one run: what a primary answers as held by a majority, and which copy the survivors take when it
-//! is lost. The primary's books and the survivors' verdict are the real ones.
+//! Counterexample 14 in one run: what a primary acknowledges as held by a majority, and which copy the survivors take when it is lost. The
+//! primary's ledger and the survivors' verdict are the real ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -18,12 +18,12 @@ const C: ReplicaSlot = ReplicaSlot(3);
 const FIRST: Range<u64> = 0..10;
 const SECOND: Range<u64> = 10..20;
 
-/// What counts as held, and what a survivor says of its copy.
+/// What counts as held, and what a survivor reports about its copy.
 #[derive(Clone, Copy)]
 struct Rules {
-    /// A replica holds what was written last once it has everything that was written to the file before.
+    /// A replica holds the last write only once it has everything written to the file before.
     all_up_to_it: bool,
-    /// It says up to where its copy is complete, and not which is the newest that it has.
+    /// It reports up to where its copy is complete, not the newest part that it has.
     complete_through: bool,
 }
 
@@ -36,7 +36,7 @@ const ALL: Rules = Rules {
 #[derive(Default)]
 struct Copy {
     pieces: Vec<Piece>,
-    /// Up to where everything is there, as the primary has said.
+    /// Up to here everything is there, by the primary's word.
     complete: u64,
 }
 
@@ -64,7 +64,7 @@ impl Copy {
     }
 }
 
-/// The primary A, and what B and C have of a file of which it has answered these parts.
+/// The primary A with the parts of a file that it acknowledged, and what B and C have of the file.
 struct Run {
     rules: Rules,
     ledger: Ledger,
@@ -99,7 +99,7 @@ impl Run {
         unshipped.changed(Moment(0), FILE, range, position);
     }
 
-    /// What is sent next to one of them; it may be long under way.
+    /// The next piece for one of them; it may be in transit for long.
     fn send(&mut self, to: ReplicaSlot) -> Piece {
         let backlog = self.ledger.unshipped.peer(to).unwrap();
         backlog.next(Moment(u64::MAX)).unwrap()
@@ -115,7 +115,7 @@ impl Run {
         copy.pieces.push(piece);
     }
 
-    /// Answers a COMMIT of a part, if a majority holds it.
+    /// Acknowledges a COMMIT of a part if a majority holds it.
     fn commit(&mut self, range: Range<u64>) {
         let there = self.b.has(&range) || self.c.has(&range);
         if self.ledger.majority_holds(FILE) || (there && !self.rules.all_up_to_it) {
@@ -123,7 +123,7 @@ impl Run {
         }
     }
 
-    /// A is lost. The survivors go on from the best copy. Returns what was answered and is not in it.
+    /// A is lost. The survivors go on from the best copy. Returns the acknowledged parts that it lacks.
     fn lost_with_the_primary(&self) -> Vec<Range<u64>> {
         let (b, c) = (self.b.lacks(self.rules), self.c.lacks(self.rules));
         let reports = Reports {
@@ -138,7 +138,7 @@ impl Run {
     }
 }
 
-/// COMMIT of the first part is held by A and B; the second part is with C, to which the first is late.
+/// A and B hold the first part when COMMIT is acknowledged; C has the second part, and the first arrives there late.
 fn play_14(rules: Rules) -> (Run, Piece) {
     let mut run = Run::new(rules);
     run.write(FIRST);

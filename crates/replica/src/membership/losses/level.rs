@@ -124,7 +124,7 @@ pub(crate) fn others_have_all(replica: &LocalReplica) -> bool {
     !survivors.is_empty() && gone.all(has_all)
 }
 
-/// What is here of another replica's stream.
+/// How much of another replica's stream is here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Here {
     of: ReplicaSlot,
@@ -133,14 +133,14 @@ pub(crate) struct Here {
     whole: bool,
 }
 
-/// What is here of all other streams, and since when, on this replica's lease clock.
+/// How much of all other streams is here, and since when, on this replica's lease clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Stood {
     since: Moment,
     here: Vec<Here>,
 }
 
-/// What is here of all other streams.
+/// How much of all other streams is here.
 pub(crate) fn here(replica: &LocalReplica) -> Stood {
     let streams = replica.state.inboxes.followed().into_iter();
     let here = streams.map(|of| Here {
@@ -239,8 +239,8 @@ pub(crate) fn whole_here(replica: &LocalReplica) -> Vec<(u16, u64)> {
 mod tests {
     use super::*;
 
-    /// Of three the first has answered an update because the third has it; the first is lost, and the third is outside the
-    /// view and needs a copy.
+    /// Of three replicas the first acknowledged an update because the third has it. The first is lost. The third is outside the view and needs a
+    /// copy.
     #[test]
     fn a_copy_that_alone_has_an_update_of_a_lost_replica_is_not_given_up() {
         let (first, second) = (ReplicaSlot(1), ReplicaSlot(2));
@@ -272,8 +272,7 @@ mod tests {
         assert!(!have_all(&[]), "nobody is there to say so");
     }
 
-    /// The first has answered a write because the third had it; the second, which is level with its updates, has not got the
-    /// contents.
+    /// The first acknowledged a write because the third had it. The second has all its updates, but not the contents.
     #[test]
     fn counterexample_58_a_copy_that_alone_has_contents_of_one_that_is_there_is_not_given_up() {
         let (first, second) = (ReplicaSlot(1), ReplicaSlot(2));

@@ -43,7 +43,7 @@ pub(crate) fn waits_for(replica: &LocalReplica, lost: ReplicaSlot) -> Option<Str
 /// Closes a lost replica's stream on all members. Waits until they have reported this, and have the same of it since then.
 ///
 /// # Errors
-/// Which member has not in time, for people.
+/// Which member has not done so in time, for people.
 pub(crate) async fn close_everywhere(
     replica: &Arc<LocalReplica>,
     lost: ReplicaSlot,

@@ -1,9 +1,9 @@
-//! From the list of members, which the authority signs, to the configuration that the set agrees on.
+//! From the signed list of members to the configuration that the set agrees on.
 //!
-//! One member at a time, and only when all who take part know every control, and have every update, of earlier
-//! configurations: otherwise majorities of two configurations might not meet (rule 31). Who is to go leaves the view first,
-//! then it is settled what becomes of what it alone had, and then it is removed: nobody could settle that later
-//! (counterexample 41). Members that are to go come before those that are to come, which may never be reached.
+//! The set changes one member at a time, and only when all active members know every control, and have every update, of earlier configurations.
+//! Otherwise majorities of two configurations might not meet (rule 31). A member to be removed first leaves the view. Then the set settles what
+//! it alone had, because this is impossible later (counterexample 41). Then the set removes it. Removals come before additions, because a new
+//! member may never be reachable.
 
 #[cfg(test)]
 mod sequences;
@@ -22,11 +22,11 @@ use crate::membership::views::exclude::REMOVED;
 use crate::state::settings::Durability;
 use crate::state::time::unix_seconds;
 
-/// A decision that takes longer is asked for again.
+/// A decision that takes longer is requested again.
 const LIMIT: Duration = Duration::from_secs(40);
 
-/// Whether the signed list of members says what a change of the configuration says. The leader asks before it proposes
-/// one, so that no member can bring about what the authority did not.
+/// Whether the signed list of members agrees with a change of the configuration. The leader checks this before it proposes a change, so that no
+/// member can go beyond the authority.
 ///
 /// # Errors
 /// Why not, for people.
@@ -61,8 +61,8 @@ fn kind_of(member: &Member) -> Kind {
     }
 }
 
-/// Tells the set's files, once it is so, that the list of members there is the newest that a majority of the set knows:
-/// as many of those who count have shown theirs since this replica started. Before that nobody is admitted here.
+/// Tells the set's files when their list of members is the newest that a majority knows: a majority of the configured replicas has greeted since
+/// the start. Until then this replica admits no server that joins.
 pub(crate) fn note_current(replica: &LocalReplica) {
     if replica.set.is_current() {
         return;
@@ -76,19 +76,19 @@ pub(crate) fn note_current(replica: &LocalReplica) {
     }
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     /// The configuration changes.
     Change(Decision),
-    /// Somebody who is to go leaves the view.
+    /// A member to be removed leaves the view.
     Exclude(ReplicaSlot),
-    /// It is settled that nothing is left of somebody who is to go.
+    /// The set settles that a member to be removed has nothing left.
     Settle(ReplicaSlot),
 }
 
-/// Has the set agree on the next member that has come or gone, if this replica keeps the authority. A witness that keeps it cannot
-/// tell whether contents are at stake when somebody goes; that is settled by the first member that keeps them.
+/// Lets the set agree on the next change of members, if this replica keeps the authority. A witness cannot tell whether contents are at stake.
+/// If it keeps the authority, the first member with contents settles that.
 pub(crate) async fn configure(replica: &Arc<LocalReplica>) {
     let Some(views) = replica.views.get() else {
         return;
@@ -120,7 +120,7 @@ pub(crate) async fn configure(replica: &Arc<LocalReplica>) {
     }
 }
 
-/// Whether a witness keeps the authority, and this replica is the first that can settle what it cannot.
+/// Whether a witness keeps the authority, and this replica settles in its place.
 fn settles_for_witness(replica: &LocalReplica) -> bool {
     let list = replica.state.members.list();
     list.is_witness(list.keeper) && losses::is_first(replica)
@@ -150,7 +150,7 @@ fn tell(replica: &LocalReplica, why: &str, what: &'static str) {
     }
 }
 
-/// Nobody has anything less than the lost one as far as can be known, so nobody is asked.
+/// As far as is known, the lost replica alone has nothing, so no administrator is asked.
 async fn settle(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
     if losses::waits_for(replica, slot).is_some() {
         return;
@@ -170,14 +170,14 @@ async fn settle(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
     }
 }
 
-/// Whether a lost replica may alone have something: then its removal waits until that is back in the view, taken over, or
-/// given up by an administrator's word.
+/// Whether a lost replica alone may have something. If so, its removal waits until it is back in the view, taken over, or given up by an
+/// administrator.
 pub(crate) fn leaves_something(replica: &LocalReplica, slot: ReplicaSlot) -> bool {
     let frozen = replica.engine.may_have_frozen(slot);
     frozen || !losses::at_stake(replica, slot).is_empty()
 }
 
-/// Whether all who take part say that everybody knows their controls and has their updates of earlier configurations.
+/// Whether all active members report that the others know their controls and have their updates of earlier configurations.
 fn is_steady(replica: &LocalReplica) -> bool {
     let view = replica.lease.view();
     let news = replica.state.peers.news();
@@ -214,7 +214,7 @@ fn next(
                 .filter(|member| !member.revoked && !configured(&ReplicaSlot(member.slot)))
                 .filter(|member| !state.removed.contains(&ReplicaSlot(member.slot)))
         };
-        // One that joined and does not answer holds up nobody who came later, whether it was configured or not.
+        // A new member that does not answer delays no later one, whether it is configured or not.
         let present = to_come().find(|member| is_there(ReplicaSlot(member.slot)));
         if let Some(slot) = state.newcomer() {
             let is_in_the_way = present.is_some() && !is_there(slot);
@@ -239,7 +239,7 @@ fn next(
     goes.or_else(comes)
 }
 
-/// What can be done now so that a member goes.
+/// The next possible step to remove a member.
 fn towards_removal(
     state: &ViewState,
     slot: ReplicaSlot,
@@ -257,7 +257,7 @@ fn towards_removal(
         slot,
         reason: REMOVED.to_owned(),
     });
-    // Before its removal: while it takes part, that would wait for what it says, and nobody listens to it any more.
+    // Before the removal: while the member is active, that would wait for its reports, but no replica accepts them any more.
     if holds(&part) {
         return Some(Step::Exclude(slot));
     }
@@ -344,7 +344,7 @@ mod tests {
         next(&list, state, (FOUNDER, 0), |_| leaves_something, |_| true)
     }
 
-    /// Somebody had joined and was never started: nobody who joined later was configured.
+    /// A replica had joined and was never started: no later replica was configured.
     #[test]
     fn one_that_is_absent_holds_up_nobody_who_comes_later() {
         let list = MemberList {
@@ -364,11 +364,11 @@ mod tests {
         };
         assert_eq!(comes(|slot| slot.0 == 3), 3);
         assert_eq!(comes(|_| true), 2);
-        // Who leads may reach it though we do not.
+        // The leader may reach it even if we do not.
         assert_eq!(comes(|_| false), 2);
     }
 
-    /// A newcomer was configured and died before it was admitted: nobody who joined later was configured.
+    /// A newcomer was configured and died before it was admitted: no later replica was configured.
     #[test]
     fn a_newcomer_that_died_holds_up_nobody_who_comes_later() {
         let list = MemberList {
@@ -464,8 +464,8 @@ mod tests {
         assert_eq!(after(&list, &state, false), None);
     }
 
-    /// It was to be removed in one step, which waits until all who take part say that they know everything; and nobody listens to
-    /// one that is to go.
+    /// It was to be removed in one step, which waits until all active members report that they know everything. But no replica listens to a
+    /// member to be removed.
     #[test]
     fn one_of_two_with_a_witness_leaves_the_view_before_it_is_removed() {
         let mut state = set(3);
@@ -492,7 +492,7 @@ mod tests {
         ));
     }
 
-    /// Of four one is lost; another one is to go as well, and cannot leave before.
+    /// Of four replicas one is lost; another one is to be removed as well, and cannot leave before.
     #[test]
     fn one_that_waits_holds_up_no_other() {
         let mut state = set(4);

@@ -1,8 +1,7 @@
 //! From an agreed view to one in force.
 //!
-//! A view is entered when the leases that this replica has granted to those who are not in it have run out. A
-//! replica that finds itself outside a view, having been inside, starts anew: all that follows is
-//! then as after a crash.
+//! This replica enters a view when the leases that it granted to replicas outside that view have run out. A replica that was inside and finds
+//! itself outside restarts: everything that follows is then as after a crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,10 +21,10 @@ use crate::membership::losses;
 use crate::membership::members;
 use crate::state::copies::Held;
 
-/// Between attempts to found a set.
+/// Pause between attempts to found a set.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-/// Takes up what is agreed, or founds the set.
+/// Loads the agreed state, or founds the set.
 pub(crate) async fn begin(replica: &Arc<LocalReplica>) -> Result<Arc<Views>, ViewError> {
     let transport = Arc::new(PeerTransport(Arc::downgrade(replica)));
     let facts = Arc::new(Facts {
@@ -35,7 +34,7 @@ pub(crate) async fn begin(replica: &Arc<LocalReplica>) -> Result<Arc<Views>, Vie
     let settings = replica.state.settings.views.clone();
     let warrant = Arc::new(MemberWarrant(Arc::downgrade(replica)));
     let views = Views::start(replica.slot(), settings, transport, facts, warrant).await?;
-    // The replica that began the set, and nobody else: with other members there is a view already.
+    // Only the replica that created the set: with other members a view exists already.
     let founds = replica.set.is_creator() && replica.state.members.list().members.len() == 1;
     if founds && views.state().borrow().epoch == 0 {
         tokio::spawn(found(views.clone(), replica.slot()));
@@ -43,7 +42,7 @@ pub(crate) async fn begin(replica: &Arc<LocalReplica>) -> Result<Arc<Views>, Vie
     Ok(views)
 }
 
-/// Founds the set, with its first replica as the only member; the others are taken in later.
+/// Founds the set with its first replica as the only member; others are added later.
 async fn found(views: Arc<Views>, slot: ReplicaSlot) {
     while views.state().borrow().epoch == 0 {
         let founders = BTreeMap::from([(slot, Kind::Data)]);
@@ -54,7 +53,7 @@ async fn found(views: Arc<Views>, slot: ReplicaSlot) {
     }
 }
 
-/// The view that a state of the set means for replication control. Who was never in a view does not count.
+/// The view for replication control in a state of the set. Members that were never active do not count.
 pub(super) fn view_of(state: &ViewState) -> View {
     let voters = state.members.iter().filter(|(_, member)| member.was_active);
     let active = state.members.iter().filter(|(_, member)| member.active);
@@ -68,7 +67,7 @@ pub(super) fn view_of(state: &ViewState) -> View {
     }
 }
 
-/// This incarnation does not go on when it can take part in no agreement any more.
+/// Ends this incarnation when it can no longer take part in any agreement.
 pub(crate) async fn notice_end(replica: Arc<LocalReplica>, views: Arc<Views>) {
     let why = views.ended().await;
     tracing::error!(why, "this replica cannot agree on views any more");
@@ -76,7 +75,7 @@ pub(crate) async fn notice_end(replica: Arc<LocalReplica>, views: Arc<Views>) {
     replica.lease.leave(&why);
 }
 
-/// Follows what is agreed, until the replica stops.
+/// Follows the agreed state until this replica stops.
 pub(crate) async fn follow(
     replica: Arc<LocalReplica>,
     mut states: watch::Receiver<Arc<ViewState>>,
@@ -88,7 +87,7 @@ pub(crate) async fn follow(
             let entering = enter(&replica, &state);
             tokio::select! {
                 () = entering => {}
-                // What is agreed later counts instead.
+                // A later agreed state counts instead.
                 changed = states.changed() => match changed {
                     Ok(()) => continue,
                     Err(_) => return,
@@ -118,17 +117,16 @@ async fn enter(replica: &Arc<LocalReplica>, state: &Arc<ViewState>) {
     }
     replica.lease.prepare(&view);
     if view.active.contains(&own) && first && state.members.len() > 1 {
-        // Its vote counts from then on, and cannot be given without knowing what is below what.
+        // Its vote counts from then on, and needs to know which object is below which.
         has_rows(replica).await;
     }
     grants_run_out(replica, &view).await;
     let comes = view.active.contains(&own) && (was_left_out || !previous.active.contains(&own));
     if comes {
-        // A peer that could not be asked before, as a connection was still to be made, has not been
-        // silent.
+        // A peer that could not be asked before a connection existed has not been silent.
         replica.state.peers.forget_silence();
     }
-    // Of those whom an administrator gave up with the majority nobody here may have heard everything.
+    // If an administrator gave up replicas with the majority, no survivor may know all they did.
     if let Err(error) = replica.store.pass_versions(state.removed.clone()).await {
         // The store has failed, which ends the server.
         return tracing::error!(%error, "versions that removed replicas may have shown cannot be passed");
@@ -142,13 +140,12 @@ async fn enter(replica: &Arc<LocalReplica>, state: &Arc<ViewState>) {
             replica.lease.set_up_to_date(true);
             join::note_complete(replica).await;
         }
-        // A replica that was started anew within a view asks to be admitted as the incarnation that
-        // it is now.
+        // A replica that restarted within a view asks to be admitted as its new incarnation.
     }
 }
 
-/// Returns when nobody who is not in the view relies on a grant of this replica any more. That moment moves when the
-/// clocks show that time was missed.
+/// Returns when no replica outside the view relies on a grant of this replica any more. That moment moves if the clocks show that time was
+/// missed.
 async fn grants_run_out(replica: &LocalReplica, view: &View) {
     loop {
         replica.lease.look_at_clocks();
@@ -161,14 +158,14 @@ async fn grants_run_out(replica: &LocalReplica, view: &View) {
     }
 }
 
-/// Returns when the tree is known here, if not what is in its files.
+/// Returns when the tree is known here, even without file contents.
 async fn has_rows(replica: &LocalReplica) {
     let mut held = replica.state.held.subscribe();
     // The sender lives in `LocalReplica`.
     let _ = held.wait_for(|held| *held != Held::Nothing).await;
 }
 
-/// From now on the view is in force here.
+/// Puts the view in force here.
 fn take_effect(replica: &Arc<LocalReplica>, state: &Arc<ViewState>, previous: &View, view: View) {
     let active: Vec<String> = view.active.iter().map(|slot| slot.0.to_string()).collect();
     tracing::info!(
@@ -194,7 +191,7 @@ fn take_effect(replica: &Arc<LocalReplica>, state: &Arc<ViewState>, previous: &V
             join::greet_newcomer(replica, slot);
         }
     } else {
-        // What those lack who were away before this replica was started is on no list but the durable one.
+        // Only the durable list names what other replicas lack if they were away before this one started.
         let away = replica.state.members.others().into_iter();
         for slot in away.filter(|slot| !view.active.contains(slot)) {
             join::ship_everything_marked(replica, slot);

@@ -1,8 +1,8 @@
 //! Asking for leases and granting them.
 //!
-//! The questions also carry what replicas decide by: how far each is.
+//! The requests also report how far each replica is; others decide by that.
 //!
-//! What must never enter: what is decided by that.
+//! What must never enter: those decisions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,23 +22,22 @@ use crate::membership::losses;
 use crate::state::settings::Durability;
 use crate::state::wire::{self, LeaseGrant, LeaseRequest, Shipped};
 
-/// How many times a grant is asked for while one lasts.
+/// How many times a replica asks for a grant within one lease.
 const ASKED_PER_LEASE: u32 = 5;
-/// How often to look at most for something that others wait to hear; then it is asked at once.
+/// The shortest time between checks for news that others wait for; news is sent at once.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What was changed within this time before need not have arrived: contents rest for a moment before they are sent, and
-/// take a round trip.
+/// Changes of this recent time need not have arrived: contents rest briefly before they are sent, and take a round trip.
 const LATELY: Duration = Duration::from_secs(2);
 
-/// What others go on by as soon as they hear it, while they do without a lost replica or let one in.
+/// What others act on as soon as they hear it, while they go on without a lost replica or admit one.
 #[derive(Debug, PartialEq)]
 struct Announcement {
     epoch: u64,
     settled: bool,
     up_to_date: bool,
     complete: bool,
-    /// How far the streams of those outside the view are applied.
+    /// How far the streams of replicas outside the view are applied.
     applied: Vec<(u16, u64)>,
     whole: Vec<(u16, u64)>,
     closed: Vec<u16>,
@@ -64,7 +63,7 @@ impl Announcement {
     }
 }
 
-/// Asks for grants until the replica stops.
+/// Asks for grants until this replica stops.
 pub(crate) async fn keep(replica: Arc<LocalReplica>) {
     replica.begin_awareness();
     let interval = replica.state.settings.site_lease / ASKED_PER_LEASE;
@@ -78,7 +77,7 @@ pub(crate) async fn keep(replica: Arc<LocalReplica>) {
             () = replica.lease.ended_early() => {}
         }
         if last.elapsed() > 3 * interval {
-            // This process was stopped for a while; answers of that time are still to be read.
+            // This process was stopped for a while; the answers of that time are not read yet.
             replica.state.peers.forget_silence();
         }
         last = Instant::now();
@@ -96,7 +95,7 @@ pub(crate) async fn keep(replica: Arc<LocalReplica>) {
         }
         free_space::forget_outsiders(&replica);
         let available = match replica.state.is_witness {
-            // It stores no contents, so nobody has to spare its disk.
+            // It stores no contents, so no replica must spare its disk.
             true => u64::MAX,
             false => space.map_or(0, |space| space.available_bytes),
         };
@@ -122,7 +121,7 @@ fn ask_all(replica: &Arc<LocalReplica>, available: u64) {
     let question = replica.lease.request();
     let links = links::links(replica);
     let lacks = losses::lacks_here(replica);
-    // Before the places that are told with it.
+    // Read before the positions that are sent with it.
     let closed = losses::closed_here(replica);
     let applied = applied_here(replica);
     let whole = losses::whole_here(replica);
@@ -233,18 +232,18 @@ fn time_of_day_us(replica: &LocalReplica) -> i64 {
     now.seconds.saturating_mul(1_000_000).saturating_add(micros)
 }
 
-/// The view in which all members have the contents that the sender had changed before it heard what was asked at this moment on the own clock of
-/// leases.
+/// The view in which all members have the contents that the sender had changed before it heard the request of this moment on this replica's
+/// lease clock.
 fn shipped_there(replica: &LocalReplica, grant: LeaseGrant) -> Option<(u64, Moment)> {
     let Shipped { epoch, asked } = grant.shipped?;
     let asked_here = grant.incarnation == replica.state.incarnation && asked <= grant.asked;
     asked_here.then_some((epoch, Moment(asked)))
 }
 
-/// How far the sender's time of day is from the own one. Nothing if another start of this replica asked: that may have been on another clock of
-/// leases.
+/// How far the sender's time of day is from this replica's. `None` if another start of this replica asked, because its lease clock may have been
+/// another.
 fn clock_shown(replica: &LocalReplica, grant: LeaseGrant) -> Option<ClockDifference> {
-    // In this order: what passes between the two counts as part of the round trip.
+    // In this order, so that the time between the two counts as part of the round trip.
     let own_us = time_of_day_us(replica);
     let (asked, now) = (Moment(grant.asked), lease_time());
     let asked_here = grant.incarnation == replica.state.incarnation && asked <= now;

@@ -1,11 +1,11 @@
-//! Settlements that were decided while this replica was outside the view.
+//! Settlements that the set decided while this replica was outside the view.
 //!
-//! A replica that takes part lives through a settlement: all have the same of the lost replica's
-//! stream then, or had when it was judged; one that has got more of it in between takes a whole
-//! copy. A replica outside may have more of it, straight from the lost one, and the set remembers
-//! what was kept only until the lost one is admitted again. So each replica notes up to which
-//! settlement its copy is right; one that cannot tell any more takes a whole copy. What must never
-//! enter: what a settlement ends (`losses`).
+//! An active member lives through a settlement: all members then have, or had when it was judged, the same of the lost replica's stream. A
+//! member that received more in between takes a whole copy. A replica outside may have received more from the lost replica directly. The set
+//! remembers what was kept only until the lost replica is admitted again. So each replica notes the last settlement that its copy respects. A
+//! replica that can no longer tell takes a whole copy.
+//!
+//! What must never enter: what a settlement ends (`losses`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,24 +18,24 @@ use crate::replication::base;
 use crate::replication::settled;
 use crate::state::copies::Held;
 
-/// Why a member leaves that has more than was kept, for people.
+/// Why a member with more than was kept leaves, for people.
 const AFTER_ITS_WORD: &str = "more of a lost replica's updates arrived here than the others kept";
 
-/// Goes through what was decided lately, as a member of the view or outside.
+/// Goes through recent decisions, as a member of the view or outside.
 pub(crate) async fn go_through(replica: &Arc<LocalReplica>, state: &ViewState) -> vfs::Result<()> {
     let own = replica.slot();
     let away = !state.is_active(own);
     if away && *replica.state.held.borrow() == Held::Nothing {
-        // It is noted with the copy that is on its way.
+        // The copy that is on its way brings the note.
         return Ok(());
     }
-    // A copy from before this was noted is taken for what it was; a newcomer notes it with the copy that it takes.
+    // A copy from before such notes counts as right; a newcomer gets the note with its copy.
     let known = settled::known(replica)?.unwrap_or(state.settlements);
     if known < state.settlements {
         let applied = |slot| replica.store.applied(slot);
         let verdict = judge(state, own, known, applied)?;
         if verdict != Verdict::Same {
-            // Versions made here are none that a lost replica may have shown anybody.
+            // New versions made here must differ from those that a lost replica may have shown.
             replica.store.abandon(own, state.settlements).await?;
         }
         if away && verdict != Verdict::Same {
@@ -49,7 +49,7 @@ pub(crate) async fn go_through(replica: &Arc<LocalReplica>, state: &ViewState) -
         if verdict == Verdict::More && !replica.state.is_witness {
             if !replica.state.needs_copy.load(Ordering::Acquire) {
                 base::take_copy_anew(replica, AFTER_ITS_WORD).await;
-                // Without it too few may be left; then it gets the copy as a member.
+                // Too few members may be left without it; then it gets the copy as a member.
                 replica.lease.leave(AFTER_ITS_WORD);
             }
             return Ok(());
@@ -64,11 +64,11 @@ enum Verdict {
     Same,
     /// It has more.
     More,
-    /// Nobody can tell: the lost replica takes part again.
+    /// Unknown: the lost replica takes part again.
     Unknown,
 }
 
-/// Looks at the settlements behind the first `known`. Those of this replica's own stream are another matter.
+/// Judges the settlements after the first `known`, except those of this replica's own stream.
 fn judge(
     state: &ViewState,
     own: ReplicaSlot,

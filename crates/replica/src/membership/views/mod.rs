@@ -1,10 +1,8 @@
 //! Taking part: which view is in force here, and whether this replica may answer.
 //!
-//! Views are agreed by the crate `view`; here they take effect. `configuring` tells it of new
-//! members; `seam` gives it connections and
-//! storage, `following` enters agreed views, `leases` keeps the site lease, `exclude` has those leave who are silent,
-//! `join` brings those who take part anew up to date, `rejoin` gets this replica back into the view, and `missed`
-//! finds out what was decided without it.
+//! The crate `view` agrees on views; here they take effect. `configuring` tells it of new members; `seam` gives it connections and storage.
+//! `following` enters agreed views, `leases` keeps the site lease, `exclude` excludes silent members. `join` brings members that take part again
+//! up to date, `rejoin` gets this replica back into the view, and `missed` finds out what was decided without it.
 //!
 //! What must never enter: the rules of replication control, and what is done about a lost replica's objects.
 

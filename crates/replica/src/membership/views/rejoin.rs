@@ -47,7 +47,7 @@ const FILES: u64 = 64;
 /// At most this many bytes of contents, too.
 const BYTES: u64 = 256 << 20;
 
-/// Why a replica restarts that cannot be brought level.
+/// Why a replica that cannot be brought level restarts.
 const NEEDS_COPY: &str = "it needs a whole copy of the tree";
 
 /// Shown while there is no space to put aside what the others went on without.
@@ -56,7 +56,7 @@ const NO_SPACE_ASIDE: &str = "its disk is full: changes made here that the other
 /// A report counts as fresh for this many lease periods.
 const NEWS_LEASES: u32 = 1;
 
-/// Shown while a member from before its start does not know whether it still is one.
+/// Shown while a replica that was a member before its start does not know whether it still is one.
 const STARTED_ANEW: &str =
     "it was started anew, and the others have not confirmed since then that it takes part";
 

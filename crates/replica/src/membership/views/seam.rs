@@ -1,6 +1,6 @@
-//! What the crate that agrees on views is given: connections to the others, and a place in the store.
+//! What this crate gives the crate `view`: connections to the others, and a place in the store.
 //!
-//! Bytes only; what they mean stays there.
+//! Only bytes pass here; `view` knows their meaning.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::driver::local_replica::LocalReplica;
 use crate::state::lineage::Lineage;
 use crate::state::wire::{self, Malformed};
 
-/// Facts of the store that belong to views.
+/// The store's facts about views.
 const FACTS: &[u8] = b"view/";
 
 /// Requests go over the connections between replicas.
@@ -43,13 +43,13 @@ impl Transport for PeerTransport {
         let message = wire::body(wire::Kind::View, &lineage.agreed_mark());
         let message = message.with_payload(request);
         let asked = session.request(Lane::Control, message, Instant::now() + limit);
-        // A hung peer takes no messages in either.
+        // A hung peer does not take in messages either.
         let reply = tokio::time::timeout(limit, asked).await;
         match reply.map_err(|_| TransportError::TimedOut)? {
             Ok(reply) => {
                 let failed = |error: String| TransportError::Failed(error);
                 let mark = wire::decode(&reply.body).map_err(|error| failed(error.to_string()))?;
-                // Before its word counts: it may be the one that makes a majority.
+                // Before its answer counts, because it may complete a majority.
                 let noted = lineage.note_stably(to, incarnation, mark).await;
                 noted.map_err(|error| failed(error.to_string()))?;
                 Ok(reply.payload)
@@ -60,7 +60,7 @@ impl Transport for PeerTransport {
     }
 }
 
-/// The signed list of members says who may be configured.
+/// The signed list of members says which replicas may be configured.
 pub(super) struct MemberWarrant(pub(super) Weak<LocalReplica>);
 
 impl Warrant for MemberWarrant {
@@ -70,7 +70,7 @@ impl Warrant for MemberWarrant {
     }
 }
 
-/// The answer to a request of another replica's.
+/// Answers a request of another replica.
 pub(crate) async fn answer(
     replica: &Arc<LocalReplica>,
     from: Sender,
@@ -91,10 +91,10 @@ pub(crate) async fn answer(
     Ok(wire::body(wire::Kind::View, &lineage.agreed_mark()).with_payload(answer))
 }
 
-/// The log lies in the store, beside the tree it is about.
+/// The log is in the store, beside the tree.
 pub(crate) struct Facts {
     pub(crate) store: Arc<Store>,
-    /// Of a running replica: what it votes and takes into its log counts in its lineage.
+    /// Only of a running replica: its votes and log entries count in its lineage.
     pub(crate) lineage: Option<Arc<Lineage>>,
 }
 
@@ -102,7 +102,7 @@ fn failed(error: vfs::Error) -> StableStorageError {
     StableStorageError(error.to_string())
 }
 
-/// Whether a store belongs to a server that has taken part in agreeing on views.
+/// Whether the server of this store has ever taken part in agreeing on views.
 pub(crate) fn has_known_a_view(store: &Store) -> vfs::Result<bool> {
     Ok(!store.facts(FACTS)?.is_empty())
 }

@@ -1,6 +1,6 @@
-//! The charts: operations of clients, how long they take, and bytes between sites.
+//! The charts: operations of clients, their times, and bytes between sites.
 //!
-//! What must never enter: how lines are drawn.
+//! What must never enter: the drawing of lines.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use crate::page::chart::{points, top};
 use crate::page::history::{Rate, SPAN};
 use crate::status::{duration, size};
 
-/// Charts are not stretched beyond this, so that the first moments do not look like more than they are.
+/// The minimum span of a chart, so that the first moments are not exaggerated.
 const SPAN_MIN: Duration = Duration::from_secs(60);
 
 /// Lines over the last minutes, with one scale.
 pub(super) struct Chart {
     pub(super) title: &'static str,
-    /// How far back it reaches.
+    /// The span of the chart.
     pub(super) span: String,
     /// Half of that.
     pub(super) halfway: String,
-    /// The value at the top of the scale, and half of it. Nothing is at the bottom.
+    /// The value at the top of the scale, and half of it. The bottom is 0.
     pub(super) top: String,
     pub(super) middle: String,
     pub(super) lines: Vec<Line>,
@@ -35,10 +35,10 @@ pub(super) struct Line {
 
 type Value = fn(&Rate) -> f64;
 
-/// What values are, as people write them.
+/// How values are formatted.
 struct Unit {
     written: fn(f64) -> String,
-    /// Of its scale; see [`top`].
+    /// The base of its scale; see [`top`].
     base: f64,
 }
 
@@ -55,7 +55,7 @@ const SECONDS: Unit = Unit {
     base: 10.0,
 };
 
-/// The charts that apply; those of the set only where there is one.
+/// The applicable charts; those of the set only if there is one.
 pub(super) fn charts(rates: &[Rate], in_a_set: bool) -> Vec<Chart> {
     let operations: Value = |rate| rate.operations;
     let (reads, changes): (Value, Value) = (|rate| rate.read_seconds, |rate| rate.change_seconds);

@@ -1,6 +1,6 @@
-//! What nobody may change because the replica that decided about it is lost, and what an administrator can do.
+//! The frozen objects, whose deciding replica is lost, and what an administrator can do.
 //!
-//! What must never enter: the doing.
+//! What must never enter: doing it.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use super::names::{quoted, visible};
 use super::reach;
 use crate::status::{FrozenView, LossView, ReplicaStatus, Rows, moment};
 
-/// At most this many are listed; `meridian frozen` has the others.
+/// The maximum number of listed objects; `meridian frozen` has the others.
 const LISTED: usize = 50;
 
 /// Everything that is frozen.
 pub(super) struct FrozenPart {
     pub(super) objects: Vec<FrozenObjects>,
-    /// Those that are not listed.
+    /// The number of objects that are not listed.
     pub(super) more: usize,
-    /// One for each replica that is lost.
+    /// One for each lost replica.
     pub(super) ways: Vec<Way>,
 }
 
@@ -29,16 +29,16 @@ pub(super) struct FrozenObjects {
     pub(super) open_questions: String,
 }
 
-/// How what one lost replica keeps frozen can be thawed.
+/// How to thaw what one lost replica keeps frozen.
 pub(super) struct Way {
     pub(super) slot: u16,
-    /// What would give up what it alone had.
+    /// The command that gives up what only that replica had.
     pub(super) command: String,
-    /// What has to happen before that; empty if nothing has to.
+    /// What has to happen before that; empty for nothing.
     pub(super) waits_for: String,
 }
 
-/// What is to be shown, if anything is frozen.
+/// The part of the page, if anything is frozen.
 pub(super) fn part(
     frozen: &Rows<FrozenView>,
     replication: &ReplicaStatus,

@@ -1,6 +1,6 @@
-//! What the page shows, in the words that it shows it with: a template has nothing to decide but where it stands.
+//! The content of the page, as texts: the templates only arrange them.
 //!
-//! What must never enter: HTML; texts are escaped where the templates take them up.
+//! What must never enter: HTML; the templates escape the texts.
 
 mod charts;
 mod frozen;
@@ -22,23 +22,23 @@ use crate::status::{
     called, duration, short_time, size,
 };
 
-/// At most this many controls are listed; `meridian status` has the others.
+/// The maximum number of listed controls; `meridian status` has the others.
 const CONTROLS_LISTED: usize = 50;
 
-/// At most this many clients are listed; `meridian clients` has the others.
+/// The maximum number of listed clients; `meridian clients` has the others.
 const CLIENTS_LISTED: usize = 100;
 
-/// Everything that is known at one moment.
+/// All input for the page at one moment.
 pub(crate) struct Facts {
-    /// What people call the machine.
+    /// The name of the machine.
     pub(crate) host: String,
     /// The server.
     pub(crate) status: Status,
-    /// Where the other replicas call this one, if it belongs to a set.
+    /// The addresses at which the other replicas call this one, if it belongs to a set.
     pub(crate) own_addresses: Vec<String>,
-    /// What nobody may change because a replica is lost.
+    /// The objects that are frozen because a replica is lost.
     pub(crate) frozen: Rows<FrozenView>,
-    /// Who is connected.
+    /// The connected clients.
     pub(crate) clients: Rows<ClientStatus>,
     /// The last minutes, oldest first.
     pub(crate) rates: Vec<Rate>,
@@ -50,26 +50,26 @@ pub(crate) struct Facts {
 pub(super) struct Picture {
     /// The server in one line.
     title: String,
-    /// What the title of the window says.
+    /// The host in the title of the window.
     host: String,
     alarms: Vec<AlarmPart>,
     /// Names and values about the server itself.
     server: Vec<(&'static str, String)>,
     charts: Vec<Chart>,
     clients: Vec<ClientPart>,
-    /// Clients that are not listed.
+    /// The number of clients that are not listed.
     clients_more: usize,
     exports: Vec<ExportPart>,
     /// Servers that this one works with.
     groups: Vec<GroupPart>,
-    /// Of the tree that the set keeps, if there is a set.
+    /// The tree that the set keeps, if there is a set.
     set: Option<SetPart>,
 }
 
 /// The servers of a set, or of a pool.
 struct GroupPart {
     title: &'static str,
-    /// What they are together, in one line.
+    /// Their common state, in one line.
     view: String,
     servers: Vec<Site>,
 }
@@ -82,7 +82,7 @@ struct AlarmPart {
     remedy: &'static str,
 }
 
-/// Who is connected.
+/// A connected client.
 struct ClientPart {
     address: String,
     name: String,
@@ -93,25 +93,25 @@ struct ClientPart {
     locks: u64,
 }
 
-/// A tree that is served.
+/// An exported tree.
 struct ExportPart {
     path: String,
     space: String,
-    /// How much of the space is taken, reserve included.
+    /// The used part of the space, including the reserve.
     used_percent: u64,
     objects: u64,
     note: &'static str,
 }
 
-/// What the servers of the set do together.
+/// The joint work of the servers of the set.
 struct SetPart {
     controls: Vec<ControlPart>,
-    /// Controls that are not listed.
+    /// The number of controls that are not listed.
     controls_more: u64,
     frozen: Option<FrozenPart>,
 }
 
-/// Who decides about some objects now.
+/// A replica that currently controls some objects.
 struct ControlPart {
     paths: String,
     reach: &'static str,
@@ -168,7 +168,7 @@ fn title(facts: &Facts, replicated: Option<&ReplicaStatus>) -> String {
 fn client(client: &ClientStatus) -> ClientPart {
     ClientPart {
         address: client.address.to_string(),
-        // It was made visible where the status was taken.
+        // Invisible characters were replaced when the status was created.
         name: client.name.clone(),
         version: client.version.clone(),
         known: duration(client.known_seconds),
@@ -281,7 +281,7 @@ fn control(control: &ControlView, replication: &ReplicaStatus) -> ControlPart {
     }
 }
 
-/// Which objects at a path are meant.
+/// Which objects at a path a control covers.
 fn reach(deep: bool) -> &'static str {
     match deep {
         true => "deep: with everything below",

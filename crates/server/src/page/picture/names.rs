@@ -1,16 +1,16 @@
-//! Names of files for people. A name is any bytes but a slash and a zero (RFC 8881, section 1.8), and anybody who may make a
-//! file chooses it.
+//! Names of files for people. A name may contain any bytes except a slash and a zero (RFC 8881, section 1.8). Any user
+//! who can create a file chooses it.
 //!
 //! What must never enter: escaping for HTML, which the templates do.
 
 use vfs::ShownText;
 
-/// The text with what is invisible, or changes the order of what is around it, shown as its number.
+/// The text with a number in place of each character that is invisible or changes the order of the text.
 pub(super) fn visible(text: &str) -> String {
     ShownText(text).to_string()
 }
 
-/// A text as one word of a shell.
+/// A text quoted as one word for a shell.
 pub(super) fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {

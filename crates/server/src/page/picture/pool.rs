@@ -1,6 +1,6 @@
-//! The servers of the pool as this one sees them.
+//! The servers of the pool, as this server knows them.
 //!
-//! What must never enter: which files lie where.
+//! What must never enter: the location of files.
 
 use super::names::visible;
 use super::sites::Site;
@@ -17,7 +17,7 @@ pub(super) fn view(pool: &PoolStatus) -> String {
     )
 }
 
-/// The other servers, and this one if it keeps contents.
+/// The other servers, and this one if it stores contents.
 pub(super) fn servers(pool: &PoolStatus) -> Vec<Site> {
     let own = pool.holding.iter().map(|holding| Site {
         name: format!("{} {}", pool.role, pool.number),

@@ -1,8 +1,8 @@
-//! What to do about each alarm, in a sentence or two. `docs/operating.md` says it at length.
+//! The remedy for each alarm, in a sentence or two. `docs/operating.md` has the details.
 //!
-//! What must never enter: finding out whether an alarm stands.
+//! What must never enter: checking whether an alarm is active.
 
-/// What a person does about the alarm of this name.
+/// What a person has to do about the alarm with this name.
 pub(super) fn remedy(alarm: &str) -> &'static str {
     match alarm {
         "member-away" => {

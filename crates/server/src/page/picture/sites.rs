@@ -1,4 +1,4 @@
-//! The servers of the set as this one sees them, and the links to them.
+//! The servers of the set, as this server knows them, and the links to them.
 //!
 //! What must never enter: clients and files.
 
@@ -15,15 +15,15 @@ use crate::status::{
 pub(super) struct Site {
     pub(super) name: String,
     pub(super) address: String,
-    /// How it is, in a word or two.
+    /// Its state, in a word or two.
     pub(super) state: String,
-    /// Whether that is as it should be.
+    /// Whether that state is good.
     pub(super) well: bool,
     /// Names and values.
     pub(super) values: Vec<(&'static str, String)>,
-    /// Its links to third servers: to which, and how they are.
+    /// Its links to third servers: the server, and the state of the link.
     pub(super) links: Vec<(String, String)>,
-    /// What has to be said besides.
+    /// Additional remarks.
     pub(super) notes: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ fn member(view: Option<&ViewStatus>, slot: u16) -> Option<&MemberView> {
     members.find(|member| member.slot == slot)
 }
 
-/// By the name if there is one: that is what people know it by.
+/// The name, if there is one: people know a member by it.
 fn name(names: &MemberNames, slot: u16, witness: bool) -> String {
     let kind = if witness { ", a witness" } else { "" };
     match names.get(&slot) {
@@ -189,7 +189,7 @@ fn milliseconds(us: u64) -> String {
     format!("{}.{} ms", us / 1000, us % 1000 / 100)
 }
 
-/// What a peer lacks, and for how long it has lacked something.
+/// What a peer lacks, and for how long.
 fn lag(peer: &PeerView) -> String {
     if (peer.lag_updates, peer.lag_files) == (0, 0) {
         return "nothing".to_owned();

@@ -1,6 +1,6 @@
-//! Answers about who takes part in the set, and the decision to give up what a lost replica alone had.
+//! Answers about the members of the set, and the decision to give up data that only a lost replica had.
 //!
-//! What must never enter: how questions arrive, and what a decision does.
+//! What must never enter: how questions arrive, and the effect of a decision.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::status::{
 };
 
 impl Overview {
-    /// Who is connected.
+    /// The connected clients.
     pub(in crate::serve) fn clients(&self) -> Rows<ClientStatus> {
         Rows::of(self.service.clients().iter().map(ClientStatus::from))
     }
 
-    /// Takes everything from those clients that are meant.
+    /// Removes all state of the selected clients.
     pub(super) async fn evict(
         &self,
         question: &EvictQuestion,
@@ -62,7 +62,7 @@ impl Overview {
         Ok(Rows { rows, more })
     }
 
-    /// Says what thawing would give up, or does it.
+    /// Reports what thawing would give up, or thaws.
     pub(super) async fn thaw(&self, question: &ThawQuestion) -> Result<ThawAnswer, String> {
         let replica = self.replica()?;
         if replica.is_witness() {
@@ -87,7 +87,7 @@ impl Overview {
         Ok(answer)
     }
 
-    /// Says how the comparison of the copies is, and has one begin if asked to.
+    /// Reports the state of the comparison of the copies, and begins one on request.
     pub(super) fn scrub(&self, question: ScrubQuestion) -> Result<ScrubView, String> {
         let replica = self.replica()?;
         if question.start && replica.is_witness() {
@@ -100,14 +100,14 @@ impl Overview {
         Ok(replica.scrub_status())
     }
 
-    /// Has another member keep the set's authority.
+    /// Moves the set's authority to another member.
     pub(super) async fn move_authority(&self, to: u16) -> Result<bool, String> {
         let confirmed = self.replica()?.move_authority(to).await?;
         tracing::warn!(to, confirmed, "the set's authority was moved");
         Ok(confirmed)
     }
 
-    /// Where a file of the striped tree lies.
+    /// The location of a file of the striped tree.
     pub(super) async fn whereabouts(&self, path: &str) -> Result<Whereabouts, String> {
         let server = self.metadata_server()?;
         let mut trees = self.trees.iter();
@@ -127,7 +127,7 @@ impl Overview {
         self.metadata_server()?.remove(number).await
     }
 
-    /// Has no new files striped over a data server, or new files again.
+    /// Stops striping new files over a data server, or starts again.
     pub(super) async fn drain_data(
         &self,
         question: DrainDataQuestion,
@@ -135,7 +135,7 @@ impl Overview {
         self.metadata_server()?.drain_data(question).await
     }
 
-    /// Spreads files over data servers that were added, or no longer.
+    /// Spreads files over added data servers, or stops that.
     pub(super) async fn rebalance(
         &self,
         question: RebalanceQuestion,
@@ -143,7 +143,7 @@ impl Overview {
         self.metadata_server()?.rebalance(question).await
     }
 
-    /// Gives up a data server that is lost, or says what that would mean.
+    /// Gives up a lost data server, or reports what that would mean.
     pub(super) async fn forget_data_server(
         &self,
         question: ForgetQuestion,
@@ -151,7 +151,7 @@ impl Overview {
         self.metadata_server()?.forget(question).await
     }
 
-    /// Has a data server serve again, though an older copy of its contents was seen.
+    /// Lets a data server serve again, although an older copy of its contents was detected.
     pub(super) async fn readmit_data_server(&self, number: u16) -> Result<bool, String> {
         self.metadata_server()?.readmit(number).await
     }
@@ -181,7 +181,7 @@ impl Overview {
     }
 }
 
-/// Why thawing makes no sense, and what to do instead.
+/// Why thawing is useless, and what to do instead.
 fn check_thaw(view: &ViewStatus, lost: u16, reason: &str) -> Result<(), String> {
     if reason.is_empty() {
         return Err(

@@ -1,4 +1,4 @@
-//! The model of a line under a clock of the test's own.
+//! The model of a line, with a clock that the test sets.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn ten_packets() -> Shape {
     Shape::of(&frame).expect("it is a super-frame")
 }
 
-/// Gives a frame to the line, and returns how many of its packets survive and when they are due.
+/// Gives a frame to the line, and returns the number of its surviving packets and when they are due.
 fn send(line: &mut Line<u32>, now: Instant, shape: &Shape) -> (usize, Instant) {
     let mut runs = Vec::new();
     let due = line.admit(now, shape, &mut runs);

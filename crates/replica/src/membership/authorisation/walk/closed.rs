@@ -1,15 +1,15 @@
-//! What a lost replica says itself while the others decide to go on without it.
+//! What a lost replica itself sends while the others decide to go on without it.
 
 use super::*;
 use crate::membership::losses;
 
-/// How far a site has applied the stream of the first one.
+/// How far a site has applied the stream of the first replica.
 fn applied(site: &Site) -> u64 {
     site.store.applied(ReplicaSlot(1)).unwrap()
 }
 
-/// It was back in contact, and handed over what it alone had, between the survivors' last words and their decision to go on
-/// without that. Both found then that they had more than was kept; nobody was left whose copy counted.
+/// The lost replica was back in contact, and handed over what it alone had, between the survivors' last reports and their decision to go on
+/// without that. Then both survivors found that they had more than was kept; no valid copy was left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_56_what_is_handed_over_behind_the_last_word_is_taken_in_by_nobody() {
     let mut set = Set::failing(3).await;

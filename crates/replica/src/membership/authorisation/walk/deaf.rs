@@ -5,17 +5,16 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::state::wire::{LeaseGrant, LeaseRequest};
 
-/// This many updates are kept for members outside the view in this test, and ten times as many for
-/// those in it.
+/// In this test this many updates are kept for replicas outside the view, and ten times as many for members.
 const KEPT: u64 = 30;
 
-/// More than are made until a member that takes none of them is left out.
+/// More updates than are made before a member that takes none of them is excluded.
 const TOO_MANY: usize = 10_000;
 
-/// At most this many files can be noted for a member of the view in the test of files.
+/// At most this many files can be noted for a member in the test of files.
 const NOTED: u64 = 100;
 
-/// Grants whatever it is asked to, and takes nothing else.
+/// Grants every request, and takes nothing else.
 async fn grant_everything(impostor: Impostor, peers: BTreeMap<u16, Peer>) {
     let mut heard = impostor.deafen();
     while let Some((from, message)) = heard.recv().await {
@@ -38,8 +37,7 @@ async fn grant_everything(impostor: Impostor, peers: BTreeMap<u16, Peer>) {
     }
 }
 
-/// A member answered all who asked it for grants and took nothing else. It stayed in the view, and what it lacked was remembered for
-/// ever.
+/// A member answered all requests for grants and took nothing else. It stayed in the view, and what it lacked was remembered for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_takes_nothing_leaves_the_view_and_costs_bounded_memory() {
     let mut set = Set::failing_with(3, |settings| {
@@ -78,13 +76,13 @@ async fn a_member_that_takes_nothing_leaves_the_view_and_costs_bounded_memory() 
     answering.abort();
 }
 
-/// Of two members the second answers and takes nothing. It cannot be excluded, and what it lacks was remembered without bound.
+/// Of two members the second answers and takes nothing. It cannot be excluded, and what it lacked was remembered without limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_wait_for_a_slow_member_without_which_too_few_would_be_left() {
     let mut set = Set::failing_with(2, |settings| {
         settings.kept_memory = NOTED << 10;
         settings.suspicion = 2 * PATIENCE;
-        // What the first controls it goes on controlling: nobody acknowledges anything to it.
+        // The first keeps what it controls: no replica acknowledges anything to it.
         settings.control.deep_control_idle = 10 * PATIENCE;
         settings.control.directory_control_idle = 10 * PATIENCE;
     })
@@ -113,7 +111,7 @@ async fn changes_wait_for_a_slow_member_without_which_too_few_would_be_left() {
             let file = site.file(directory, &name).await.unwrap();
             site.write(file, 0, b"text").await.unwrap();
         };
-        // It waits as soon as too much is remembered.
+        // It waits as soon as the memory is full.
         let _ = tokio::time::timeout(Duration::from_secs(2), written).await;
         made += 1;
     }

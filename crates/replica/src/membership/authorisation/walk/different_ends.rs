@@ -1,4 +1,4 @@
-//! All are lost at once, two of five for good, and of those who are left two alone have the ends of different lost streams.
+//! All replicas are lost at once, two of five for good. Of the survivors two alone have the ends of different lost streams.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use super::*;
 use replica::recovering_set::go_on_with;
 
-/// Of what a replica makes in a directory of its own, one alone of all others gets the last.
+/// A replica makes updates in a directory of its own; only one other replica gets the last one.
 async fn known_to_one(set: &Set, (by, parent): (usize, ObjectId), to: usize) {
     let maker = ReplicaSlot(u16::try_from(by).unwrap() + 1);
     let inbox = |at: usize| {
@@ -37,8 +37,8 @@ async fn known_to_one(set: &Set, (by, parent): (usize, ObjectId), to: usize) {
     }
 }
 
-/// The first three run. The first has the end of what the fourth has made, and the second that of the fifth. Returns the two
-/// that are lost, and what they had made their ends in.
+/// The first three replicas run. Only the first has the end of the fourth's stream, and only the second the end of the fifth's. Returns the two
+/// lost replicas, and the directories with those ends.
 async fn three_that_wait() -> (Set, [Crashed; 2], Vec<ObjectId>) {
     for _ in 0..3 {
         let three = three_with_ends().await;
@@ -46,7 +46,7 @@ async fn three_that_wait() -> (Set, [Crashed; 2], Vec<ObjectId>) {
         if waiting.is_ok() {
             return three;
         }
-        // On a busy machine the others go on without one that is slow, and nobody has both ends.
+        // On a busy machine the others may go on without a slow replica, and then no replica has both ends.
     }
     panic!("the first two never say what they lack");
 }
@@ -85,7 +85,7 @@ async fn three_with_ends() -> (Set, [Crashed; 2], Vec<ObjectId>) {
     (set, [fourth, fifth], theirs)
 }
 
-/// Either of the two that were lost is back: nothing is lost.
+/// One of the two lost replicas is back: nothing is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_60_all_is_there_when_either_of_the_lost_is_back() {
     let (mut set, [fourth, fifth], theirs) = three_that_wait().await;
@@ -98,7 +98,7 @@ async fn counterexample_60_all_is_there_when_either_of_the_lost_is_back() {
     set.assert_equal().await;
 }
 
-/// Both are gone for ever. An administrator says who goes on, and what another one alone has is given up.
+/// Both are gone for ever. An administrator says which survivors go on, and gives up what another one alone has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_60_an_administrator_says_whose_copy_counts() {
     let (mut set, _lost, theirs) = three_that_wait().await;

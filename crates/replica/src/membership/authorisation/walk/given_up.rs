@@ -1,4 +1,4 @@
-//! One needs the others' copy, and has something that one of them lacks.
+//! A replica needs the others' copy, and has something that one of them lacks.
 
 use view::{DecisionKind, Outcome};
 
@@ -9,14 +9,14 @@ use crate::state::wire::PieceDone;
 
 const BACK: &str = "lacks updates of replica 2";
 
-/// Whether the third has more than the first of what the second has made.
+/// Whether the third replica has more of the second's stream than the first.
 fn has_more(set: &Set) -> bool {
     let applied = |at: usize| set.sites[at].store.applied(ReplicaSlot(2)).unwrap();
     applied(2) > applied(0)
 }
 
-/// Of three the second has made something that the third has, and the first has not got yet. The third is lost, and the others go on without what
-/// it alone had. It is back, and keeps its copy until the first has that, too.
+/// Of three replicas the second made something that the third has, and the first does not have yet. The third is lost, and the others go on
+/// without what it alone had. The third comes back, and keeps its copy until the first has that, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_61_who_was_given_up_keeps_what_counts_because_it_is_there() {
     let mut set = Set::failing(3).await;
@@ -28,7 +28,7 @@ async fn counterexample_61_who_was_given_up_keeps_what_counts_because_it_is_ther
     let nothing_more = inbox.applying.lock().await;
     set.sites[1].directory(parent, "answered").await.unwrap();
     eventually("the third has it", || has_more(&set)).await;
-    // Something of it is frozen.
+    // Some of it is frozen.
     set.sites[2].directory(theirs, "made").await.unwrap();
 
     let third = set.crash(2).await;
@@ -50,7 +50,7 @@ async fn counterexample_61_who_was_given_up_keeps_what_counts_because_it_is_ther
     set.assert_equal().await;
 }
 
-/// The same of a member that finds, started anew, that its copy differs from the others'. It leaves the view first, and is one outside then.
+/// The same for a member that restarts and finds that its copy differs from the others'. It first leaves the view, and is outside then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_needs_a_copy_keeps_its_own_until_all_others_have_what_is_in_it() {
     let mut set = Set::failing(3).await;
@@ -86,8 +86,8 @@ async fn a_member_that_needs_a_copy_keeps_its_own_until_all_others_have_what_is_
     set.assert_equal().await;
 }
 
-/// Of three the third has changed a file, and nobody has its contents yet. It is back in contact, and the second gets them before it is agreed
-/// to go on without them, but not the first, which takes in nothing more afterwards. The second passes them on.
+/// Of three replicas the third changed a file, and no other has its contents yet. The third is back in contact. The second gets the contents
+/// before the set agrees to go on without them; the first does not, and takes in nothing more afterwards. The second passes them on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_62_contents_that_only_one_has_got_before_the_decision_are_everywhere() {
     let mut set = Set::failing(3).await;
@@ -126,7 +126,7 @@ async fn counterexample_62_contents_that_only_one_has_got_before_the_decision_ar
     set.assert_equal().await;
 }
 
-/// While one is away, nothing is noted of files that the others write: nobody waits for their contents as those of the lost one.
+/// While a replica is away, nothing is noted of files that the others write: no replica waits for their contents as those of the lost one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_written_while_one_is_away_is_not_noted_for_it() {
     let mut set = Set::failing(3).await;
@@ -168,8 +168,8 @@ async fn what_is_written_while_one_is_away_is_not_noted_for_it() {
     assert_eq!(noted(&set), [Some((0, 0)); 2]);
 }
 
-/// One of three is given up, and is back before it knows: what it sends of contents is answered, so that it comes again. It may take part again in the
-/// same session.
+/// One of three replicas is given up, and is back before it knows. A refusal answers its contents, so that it sends them again later. It may
+/// take part again in the same session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_68_contents_of_one_that_was_given_up_are_put_off_and_not_forgotten() {
     let mut set = Set::failing(3).await;
@@ -179,7 +179,7 @@ async fn counterexample_68_contents_of_one_that_was_given_up_are_put_off_and_not
     let site = &set.sites[0];
     let local = site.replica.local();
     while !local.is_given_up(ReplicaSlot(3)) {
-        // Refused before it is lost, and all are level.
+        // Refused before it is lost and all are level.
         let _refused = site.replica.thaw(3, "its disk is gone").await;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -201,8 +201,8 @@ async fn counterexample_68_contents_of_one_that_was_given_up_are_put_off_and_not
     assert!(done.failed && done.file == file, "{done:?}");
 }
 
-/// One of three was given up, and is back. Another one hears of that later than it hears from it, as a new server does that learns of old decisions
-/// first: what was made since then comes once in a session.
+/// One of three replicas was given up, and is back. Another one hears of that after it hears from it, like a new server that learns of old
+/// decisions first. Updates made since then come only once in a session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_76_old_decisions_leave_no_hole_in_the_stream_of_one_that_is_back() {
     let mut set = Set::failing(3).await;

@@ -1,4 +1,4 @@
-//! What was here of a file gives way, or is not worth what it seems to be.
+//! Contents here are replaced by another copy, or are worth less than they seem.
 
 use store::ContentPiece;
 
@@ -7,15 +7,15 @@ use super::*;
 use crate::membership::losses::completed;
 use crate::state::wire::Completed;
 
-/// As if one piece of what was written had come.
+/// As if one piece of a write had arrived.
 async fn has_some(site: &Site, file: ObjectId, offset: u64, bytes: &'static [u8]) {
     let bytes = Bytes::from_static(bytes);
     let piece = ContentPiece::Data { offset, bytes };
     site.store.put_content(file, piece).await.unwrap();
 }
 
-/// Of three the third has changed a file, and is lost when the second has got a part of that. The first has the version before, which takes the place
-/// of what is at the second; that lacks all of the third's then. The third takes the part that it had sent for stored there.
+/// Of three replicas the third changed a file, and is lost when the second has a part of that. The first has the previous version, which
+/// replaces the second's copy. The second then lacks all of the third's change. The third believes that the part it had sent is stored there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_77_a_part_that_has_given_way_is_missing_although_more_was_missing_before() {
     let mut set = Set::failing(3).await;
@@ -27,7 +27,7 @@ async fn counterexample_77_a_part_that_has_given_way_is_missing_although_more_wa
     until_level(&set.sites[0]).await;
     let second = &set.sites[1];
     assert_eq!(held(second, file), b"the old");
-    // Said when the rest had been sent, or because of what was asked for before.
+    // The third says this after it has sent the rest, or because of an earlier request.
     for asked in [vec![], vec![(file, 0)]] {
         let files = vec![(file, u64::MAX)];
         let said = Completed {
@@ -48,9 +48,9 @@ async fn counterexample_77_a_part_that_has_given_way_is_missing_although_more_wa
     set.assert_equal().await;
 }
 
-/// Of three the first is away while the second writes a file. The third changes another part of it, of which the second gets a part and the first
-/// nothing. What the second sends the first is of no use there, since it is older; it is asked for where the file was changed last, and that one is
-/// lost.
+/// Of three replicas the first is away while the second writes a file. The third changes another part of it; the second gets a part of that, and
+/// the first gets nothing. What the second sends to the first is useless there, because it is older. The first asks the replica that changed the
+/// file last, but that one is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_75_who_asked_for_all_of_a_file_in_vain_has_not_the_best_of_it() {
     let mut set = Set::failing(3).await;
@@ -89,8 +89,8 @@ async fn counterexample_75_who_asked_for_all_of_a_file_in_vain_has_not_the_best_
     }
 }
 
-/// Of three the third has changed a file, and is lost when the first has all of that and the second nothing. What the first says of what it had sent
-/// before is no word about what it supplies.
+/// Of three replicas the third changed a file, and is lost when the first has all of that and the second nothing. What the first reports about
+/// earlier transfers says nothing about what it supplies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_78_who_has_the_best_of_a_file_may_say_what_it_had_sent_before() {
     let mut set = Set::failing(3).await;
@@ -118,7 +118,7 @@ async fn counterexample_78_who_has_the_best_of_a_file_may_say_what_it_had_sent_b
         ..Completed::default()
     };
     completed(local.clone(), ReplicaSlot(1), said).await;
-    // It would have been taken for supplied by then.
+    // By now it would have been taken for supplied.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(has(second, file, 3, &[3]), "nothing has come");
     set.sites[0].give_up(3).await;

@@ -1,19 +1,19 @@
-//! A member that is on its way back in the view, and has of a lost one only a part.
+//! A member on its way back in the view, which has only a part of a lost replica's updates.
 
 use control::Moment;
 
 use super::*;
 
-/// More updates than travel in one message.
+/// More updates than one message carries.
 const MANY: usize = 300;
 
-/// Enough for the task that applies a stream to look in the worst one.
+/// Enough moments for the task that applies a stream to look in the worst one.
 const MOMENTS: usize = 20_000;
 
-/// The others need much less to leave a silent member out.
+/// The others need much less time to exclude a silent member.
 const SLOW: Duration = Duration::from_secs(8);
 
-/// Starts a replica again with other settings.
+/// Restarts a replica with other settings.
 async fn restart_with(
     set: &mut Set,
     at: usize,
@@ -38,7 +38,7 @@ async fn until_left(set: &Set) {
     eventually("the others have gone on", || sites.iter().all(left)).await;
 }
 
-/// The third has written a file, crashed before it had noted that everybody has it, and is out of the view. Returns the file.
+/// The third wrote a file, crashed before it noted that all others have it, and is outside the view. Returns the file.
 async fn without_the_third(set: &mut Set) -> (Crashed, ObjectId) {
     loop {
         let file = set.sites[2].save(ROOT, "file", b"old").await.unwrap();
@@ -54,13 +54,13 @@ async fn without_the_third(set: &mut Set) -> (Crashed, ObjectId) {
     }
 }
 
-/// Of three the third had been admitted with a part of what the second had changed while it was away, and all were lost. The
-/// second stayed away, and nobody keeps the rest for the third, which needs a whole copy. It gets that from the first, and does not
-/// have that wait for contents that it was to send, and lacks itself.
+/// Of three replicas the third was admitted with a part of what the second had changed while the third was away. Then all were lost, and the
+/// second stayed away. No replica keeps the rest for the third, which needs a whole copy. It gets that from the first, and the copy does not
+/// wait for contents that the third was to send and lacks itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_59_who_needs_a_copy_does_not_owe_contents_that_it_lacks() {
     let mut set = Set::failing(3).await;
-    // One outside gets one message, and for the rest has to be admitted.
+    // A replica outside gets one message, and must be admitted to get the rest.
     restart_with(&mut set, 1, |settings| {
         settings.return_bytes_per_second = Some(1);
     })
@@ -105,7 +105,7 @@ async fn counterexample_59_who_needs_a_copy_does_not_owe_contents_that_it_lacks(
     drop(nothing_more);
 
     set.revive(0, third).await;
-    // Over a slow link contents arrive, and are found out of date, only when the second has left the view.
+    // Over a slow link contents arrive, and are found outdated, only after the second has left the view.
     let third = set.sites[0].replica.local().clone();
     third.state.peers.with(ReplicaSlot(1), |peer| {
         peer.shipments.hold_back(Instant::now() + SLOW);
@@ -132,7 +132,7 @@ fn patient(settings: &mut crate::state::settings::Settings) {
     settings.suspicion = 2 * PATIENCE;
 }
 
-/// Makes directories until the first makes one itself: the second may control this one for a while.
+/// Makes directories until the first makes one itself: the second may control the parent for a while.
 async fn changed_by_the_first(set: &Set, parent: ObjectId) {
     let first = &set.sites[0];
     let own = first.store.stable_position();
@@ -147,8 +147,8 @@ async fn changed_by_the_first(set: &Set, parent: ObjectId) {
     }
 }
 
-/// The third was on its way back, and lacked something of the second, and what the first had made behind that, when all were lost.
-/// The first and the third run, and the third has heard of what the first has made. The second is left.
+/// The third was on its way back, and lacked an update of the second and a later one of the first, when all were lost. The first and the third
+/// run, and the third has heard of the first's update. The second is off.
 async fn behind_the_second() -> (Set, Crashed) {
     let mut set = Set::failing(3).await;
     let theirs = set.sites[0].directory(ROOT, "theirs").await.unwrap();
@@ -177,7 +177,7 @@ async fn behind_the_second() -> (Set, Crashed) {
     (set, second)
 }
 
-/// The second is started, too, and all take part without being started anew.
+/// The second starts, too, and all take part without another restart.
 async fn go_on_with(mut set: Set, second: Crashed) {
     set.revive(1, second.with(patient)).await;
     for site in &set.sites {
@@ -186,8 +186,8 @@ async fn go_on_with(mut set: Set, second: Crashed) {
     set.assert_equal().await;
 }
 
-/// What waited to be applied when a stream was closed, and opened again at once by the next view, was lost if it was looked at
-/// in between.
+/// A stream was closed, and the next view opened it again at once. Updates that waited to be applied were lost if the task looked at them in
+/// between.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_is_closed_for_a_moment_loses_nothing() {
     let (set, second) = behind_the_second().await;
@@ -205,14 +205,14 @@ async fn a_stream_that_is_closed_for_a_moment_loses_nothing() {
     go_on_with(set, second).await;
 }
 
-/// One outside that needs a copy keeps its own until the members have what is in that (counterexample 58).
+/// A replica outside that needs a copy keeps its own until the members have what is in it (counterexample 58).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_says_whether_the_others_have_its_contents() {
     let set = Set::of(3).await;
     set.sites[0].save(ROOT, "before", b"before").await.unwrap();
     set.rest().await;
     let first = set.sites[0].replica.local().clone();
-    // The third asks all the time; what it asked last the first has heard.
+    // The third asks all the time; the first has heard its last request.
     let asked = || {
         let questions =
             |peer: &mut crate::state::peers::Peer| peer.questions.until(Moment(u64::MAX));

@@ -4,12 +4,12 @@ use super::supplied::hold_back;
 use super::*;
 use crate::replication::degraded::degraded;
 
-/// Longer than one that could come back needs for that.
+/// Longer than a replica needs to come back.
 const LONG: Duration = Duration::from_secs(4);
 
-/// The third of three has changed a file, and nobody has its contents. Its disk is full, and it leaves the view, to be started anew; that takes long.
-/// It asked to be admitted meanwhile, as the incarnation that had left: the others took what it had controlled for handed over, and answered with what
-/// they had.
+/// The third of three replicas changed a file, and no other has its contents. Its disk is full, and it leaves the view to restart, which takes
+/// long. Meanwhile it asked to be admitted as the incarnation that had left. The others believed that it had handed over what it had controlled,
+/// and answered with what they had.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_73_an_incarnation_that_has_left_the_view_does_not_come_back() {
     let mut set = Set::failing(3).await;

@@ -1,10 +1,10 @@
-//! What no member sends costs its sender its part, and nobody else's.
+//! A member that sends nonsense loses its own place, and no other member loses its place.
 
 use super::*;
 use crate::state::wire::{Record, Row, Stretch};
 use control::Incarnation;
 
-/// One update of a replica's, as far behind all others as nobody has come yet.
+/// An update of a replica, at a position that no replica has reached.
 fn update(by: u16, incarnation: u64) -> Record {
     let name = ControlName {
         holder: ReplicaSlot(by),
@@ -36,7 +36,7 @@ fn row(table: u8) -> Row {
     }
 }
 
-/// A piece with fewer bytes than it says, one of a directory, one with sums of more than there is, and sums of a directory.
+/// Four invalid pieces: too short, of a directory, with too many sums, and with sums of a directory.
 fn pieces() -> [Message; 4] {
     let stretch = Stretch {
         offset: 0,
@@ -60,7 +60,7 @@ fn pieces() -> [Message; 4] {
     [short, misplaced, too_many, of_directory]
 }
 
-/// Each of what somebody may send that nobody does, with the lane it travels by.
+/// All the nonsense that a member might send, each with its lane.
 fn senseless(by: u16, incarnation: u64) -> Vec<(Lane, Message)> {
     let mut homeless = update(by, incarnation);
     homeless.under.clear();
@@ -97,16 +97,16 @@ fn senseless(by: u16, incarnation: u64) -> Vec<(Lane, Message)> {
     said
 }
 
-/// What a replica knows of another one that sends what makes no sense.
+/// What a replica knows about nonsense that another one sent.
 fn nonsense_of(site: &Site, slot: u16) -> Option<String> {
     let peers = site.replica.status().peers;
     peers.into_iter().find(|peer| peer.slot == slot)?.nonsense
 }
 
-/// A member sent a record that could not be decoded, and every member that it reached left the view.
+/// A member sent a record that could not be decoded, and every member that received it left the view.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn senseless_bytes_cost_nobody_but_their_sender_its_part() {
-    // Nobody leaves for being silent.
+    // No member is excluded for silence.
     let mut set = Set::failing_with(3, |settings| settings.suspicion = 10 * PATIENCE).await;
     set.sites[0].file(ROOT, "kept").await.unwrap();
     set.rest().await;
@@ -143,14 +143,14 @@ async fn senseless_bytes_cost_nobody_but_their_sender_its_part() {
     eventually("the others go on", || site.replica.ready()).await;
     set.sites[0].file(ROOT, "later").await.unwrap();
     set.sites[1].find(ROOT, "later").await.unwrap();
-    // Its next start, which is sound, is let in again.
+    // Its next start, which is sound, is admitted again.
     set.revive(2, third.started_as(LATER + count as u64)).await;
     set.revive_until_ready(2).await;
     set.sites[2].file(ROOT, "last").await.unwrap();
     set.assert_equal().await;
 }
 
-/// Rows that cannot be come to light only when an update is applied; the control that it names has to be won before that.
+/// Impossible rows are found only when an update is applied; before that, its maker must win the control that it names.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_that_cannot_be_are_their_senders_fault() {
     let mut set = Set::failing_with(3, |settings| settings.suspicion = 10 * PATIENCE).await;
@@ -201,10 +201,10 @@ async fn rows_that_cannot_be_are_their_senders_fault() {
     set.sites[1].find(ROOT, "later").await.unwrap();
 }
 
-/// An update that names a control of its maker's which nobody has granted waited without anybody hearing of it.
+/// An update that names a control of its maker which no replica has granted waited, and no log line said so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_update_under_what_nobody_granted_waits_and_is_told_of() {
-    // Nobody leaves for being silent.
+    // No member is excluded for silence.
     let mut set = Set::failing_with(3, |settings| settings.suspicion = 10 * PATIENCE).await;
     set.rest().await;
     let third = set.crash(2).await;
@@ -223,7 +223,7 @@ async fn an_update_under_what_nobody_granted_waits_and_is_told_of() {
     eventually("it is told of", || waits().is_some_and(|waits| waits > 500)).await;
     assert_eq!(nonsense_of(site, 3), None);
     drop((session, peer, impostor));
-    // As its next start says what it holds.
+    // As its next start reports what it holds.
     set.revive(2, third.started_as(LATER + 1)).await;
     eventually("it waits no more", || waits().is_none()).await;
     set.revive_until_ready(2).await;

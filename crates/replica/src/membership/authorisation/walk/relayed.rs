@@ -1,8 +1,8 @@
-//! What somebody relays that its maker never said.
+//! Relayed messages that their maker never sent.
 
 use super::*;
 
-/// A message of the stream of the replica in `of`, as somebody else relays it who signs it by itself.
+/// A message of the stream of the replica in `of`, relayed and signed by another replica.
 fn forged(by: &Crashed, of: u16, records: &[u8]) -> Message {
     let signatures = by.signatures();
     let relayed = Relayed {
@@ -14,8 +14,8 @@ fn forged(by: &Crashed, of: u16, records: &[u8]) -> Message {
     wire::payload(Kind::Relayed, &relayed)
 }
 
-/// A witness relayed updates that nobody had made, of a replica that was there: they were applied. One with the largest place
-/// ended that replica's stream, and senseless bytes made the receiver leave the view.
+/// A witness relayed updates of a present replica that no replica had made: they were applied. One with the largest position ended that
+/// replica's stream, and senseless bytes made the receiver leave the view.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_invents_updates_of_another_replica() {
     let mut set = Set::failing(4).await;
@@ -40,7 +40,7 @@ async fn nobody_invents_updates_of_another_replica() {
     }
     eventually("they are dropped", || refused(site) == 3).await;
     set.sites[2].file(ROOT, "later").await.unwrap();
-    // Nor when that replica is lost, and nobody can ask it.
+    // The same when that replica is lost, and no replica can ask it.
     let third = set.crash(2).await;
     let site = &set.sites[0];
     eventually("it has left the view", || {

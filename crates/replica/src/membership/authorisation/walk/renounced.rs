@@ -1,4 +1,4 @@
-//! What a replica says of its previous controls that goes by a view which the others have left behind them.
+//! What a replica says about its previous controls, based on a view that is over for the others.
 
 use control::Message as Said;
 use peer::Session;
@@ -7,11 +7,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::*;
 use crate::state::wire::{Applied, Greeting};
 
-/// So long nothing is heard that must not be said.
+/// For this long a forbidden message must not be heard.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// A peer of one replica that says how far it has come with its stream, takes what is said about control, and passes on nothing that
-/// was decided.
+/// A peer of one replica: reports how far it has applied the replica's stream, takes messages about control, and passes on no decision.
 pub(super) struct Withholding {
     impostor: Impostor,
     peer: Peer,
@@ -24,12 +23,12 @@ impl Withholding {
         Withholding::wishing(files, site, (applied, 0)).await
     }
 
-    /// One that has asked for so many files besides, by its own word.
+    /// The same, and by its own word it has requested this many files.
     pub(super) async fn wishing(files: &Crashed, site: &Site, word: (u64, u64)) -> Withholding {
         Withholding::greeting(files, site, word, true).await
     }
 
-    /// One that begins a conversation, or whose first word was for nobody.
+    /// A peer that begins a conversation, or whose first message was lost.
     pub(super) async fn greeting(
         files: &Crashed,
         site: &Site,
@@ -59,7 +58,7 @@ impl Withholding {
         }
     }
 
-    /// Returns when it is told for how many files the first asks.
+    /// Returns when it is told how many files the first replica requests.
     pub(super) async fn until_asked_for(&mut self, wished: u64) {
         let told = async {
             while let Some((_, message)) = self.heard.recv().await {
@@ -90,13 +89,13 @@ impl Withholding {
         panic!("the session has ended");
     }
 
-    /// The same, of what has to be said soon.
+    /// The same for a message that must come soon.
     async fn until_told(&mut self) {
         let told = tokio::time::timeout(PATIENCE, self.until_renounced()).await;
         told.expect("it has everything");
     }
 
-    /// Says that it has applied the stream up to here.
+    /// Reports that it has applied the stream up to here.
     async fn has_applied(&self, position: u64) {
         let held_open = 0;
         let applied = Applied {
@@ -112,13 +111,13 @@ impl Withholding {
     }
 }
 
-/// The first of three was started anew, and knew the view of itself and the second, which had everything. The third had taken the place of
-/// the first meanwhile, and was told that the first's previous controls had ended before it had what was made under them.
+/// The first of three replicas restarted, and knew an old view with only itself and the second, which had everything. Meanwhile the third had
+/// replaced the first in the view. The first told the third that its previous controls had ended, before the third had what was made under them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_53_previous_controls_do_not_end_before_members_that_came_meanwhile_have_all()
  {
     let mut set = Set::failing_with(3, |settings| {
-        // What the first controls it goes on controlling.
+        // The first keeps what it controls.
         settings.control.deep_control_idle = 10 * PATIENCE;
         settings.control.directory_control_idle = 10 * PATIENCE;
     })

@@ -1,10 +1,10 @@
-//! What arrives while a replica stops.
+//! Messages that arrive while a replica stops.
 
 use super::*;
 use crate::membership::members::adopt_members;
 
-/// A list of members was taken up on another thread right after the replica had ended its tasks. It followed the members'
-/// streams again then, and nothing ended that any more: the store stayed in use as long as the process ran.
+/// Another thread loaded a list of members right after the replica had ended its tasks. The replica followed the members' streams again, and
+/// nothing ended that any more: the store stayed in use as long as the process ran.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_of_members_that_arrives_while_a_replica_stops_keeps_nothing_in_use() {
     let mut set = Set::failing(2).await;

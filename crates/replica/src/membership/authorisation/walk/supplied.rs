@@ -1,4 +1,4 @@
-//! Who has the best of what a lost replica made of a file supplies those who are left.
+//! The replica with the best copy of a lost replica's file supplies the survivors.
 
 use store::ContentPiece;
 
@@ -10,16 +10,16 @@ use crate::state::arrivals::PUTTING_AT_ONCE;
 use crate::state::settings::Durability;
 use crate::state::wire::Completed;
 
-/// Has nothing sent of contents from one to another for a while.
+/// Sends no contents from one replica to another for a while.
 pub(super) fn hold_back(replica: &LocalReplica, to: u16, time: Duration) {
     replica.state.peers.with(ReplicaSlot(to), |peer| {
         peer.shipments.hold_back(Instant::now() + time);
     });
 }
 
-/// Of three the first has written a file, and the second is off before it has the contents. The third changes the file, and is lost before
-/// anybody has its contents. The first has the best of it, and the second takes that though it lacks data of one that is in contact: of
-/// the first itself.
+/// Of three replicas the first wrote a file, and the second is off before it has the contents. The third changes the file, and is lost before
+/// any other has its contents. The first has the best copy. The second takes it, though it lacks data of a replica in contact: of the first
+/// itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_64_who_lacks_data_of_the_supplier_takes_what_that_has() {
     let mut set = Set::failing(3).await;
@@ -52,7 +52,7 @@ async fn counterexample_64_who_lacks_data_of_the_supplier_takes_what_that_has() 
     drop(set.crash(1).await);
     drop(nothing);
     drop(inbox);
-    // Nothing of it goes to the second before it takes part.
+    // None of it goes to the second before the second takes part.
     hold_back(set.sites[0].replica.local(), 2, PATIENCE / 6);
     set.revive(1, second).await;
     set.revive_until_ready(1).await;
@@ -65,8 +65,8 @@ async fn counterexample_64_who_lacks_data_of_the_supplier_takes_what_that_has() 
     }
 }
 
-/// Of four the fourth writes a file while the third is away, and is lost. The first has all of it and supplies the third, which is back; meanwhile the
-/// second changes another part of the file. What the first sends counts although the second decides by then.
+/// Of four replicas the fourth writes a file while the third is away, and is lost. The first has all of it and supplies the third, which is
+/// back. Meanwhile the second changes another part of the file. What the first sends counts although the second is the primary by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_65_what_is_supplied_is_not_dropped_because_another_one_writes() {
     let mut set = Set::failing(4).await;
@@ -91,7 +91,7 @@ async fn counterexample_65_what_is_supplied_is_not_dropped_because_another_one_w
     .await;
     let missing = set.sites[2].store.lacks_data_of(file);
     assert_eq!(missing, [ReplicaSlot(4)], "it has got it another way");
-    // The second goes on deciding for as long as the first lacks what it has written.
+    // The second stays primary as long as the first lacks what it wrote.
     hold_back(set.sites[1].replica.local(), 1, PATIENCE / 3);
     set.sites[1].write(file, 3, b" and new").await.unwrap();
     eventually("all have all", || {
@@ -105,7 +105,7 @@ async fn counterexample_65_what_is_supplied_is_not_dropped_because_another_one_w
     }
 }
 
-/// So long is what the first of two writes of a file, in several pieces, and what both do.
+/// The size of what the first of two replicas writes, in several pieces, and the size of what both write.
 const FIRST: u64 = 3 << 20;
 const BOTH: u64 = 5 << 20;
 
@@ -121,15 +121,15 @@ fn both_parts() -> Vec<u8> {
     (0..5_u32 << 18).flat_map(u32::to_be_bytes).collect()
 }
 
-/// Whether one's copy of a file has this size, and lacks data of these.
+/// Whether a replica's copy of a file has this size, and lacks data of these replicas.
 pub(super) fn has(site: &Site, file: ObjectId, size: u64, lacking: &[u16]) -> bool {
     let missing = site.store.lacks_data_of(file).into_iter();
     let lacks = missing.map(|slot| slot.0).eq(lacking.iter().copied());
     lacks && site.store.file_size(file) == Ok(size)
 }
 
-/// Of five the fourth has written a part of a file while the third was away. The third is back and has not got it for such a time, and what the
-/// fifth writes goes to the third and the fourth alone.
+/// Of five replicas the fourth wrote a part of a file while the third was away. The third is back, and does not receive it for this time. What
+/// the fifth writes goes only to the third and the fourth.
 async fn half_written(set: &mut Set, time: Duration) -> ObjectId {
     let third = set.crash(2).await;
     let file = set.sites[2]
@@ -159,7 +159,7 @@ async fn half_written(set: &mut Set, time: Duration) -> ObjectId {
     file
 }
 
-/// After that the third alone has what the fifth wrote, and both the fourth and the fifth are lost. Returns the file, and the lost ones.
+/// After that only the third has what the fifth wrote, and both the fourth and the fifth are lost. Returns the file, and the lost ones.
 async fn crossing(set: &mut Set) -> (ObjectId, [Crashed; 2]) {
     set.rest().await;
     let file = half_written(set, 2 * PATIENCE).await;
@@ -186,8 +186,8 @@ async fn crossing(set: &mut Set) -> (ObjectId, [Crashed; 2]) {
     (file, [fourth, fifth])
 }
 
-/// With durability `majority` the third does not count for what the fifth wrote as long as it lacks what the fourth had written: should both be
-/// lost, its copy gives way to another one.
+/// With durability `majority`, the third does not count as a holder of the fifth's write while it lacks what the fourth wrote before: if both
+/// are lost, its copy is replaced by another one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_66_who_lacks_data_of_others_counts_for_no_majority() {
     let mut set = Set::failing(5).await;
@@ -217,14 +217,14 @@ async fn counterexample_66_who_lacks_data_of_others_counts_for_no_majority() {
     assert!(held(third, file) == both_parts());
 }
 
-/// The copies of the first and the second are the version before what the fifth wrote, and take the place of the third's, which is kept aside.
+/// The copies of the first and the second are the version before the fifth's write. They replace the third's copy, which is kept aside.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_66_one_copy_takes_the_place_of_all_whichever_lost_ones_wrote() {
     let mut set = Set::failing(5).await;
     let (file, _lost) = crossing(&mut set).await;
     let third = &set.sites[2];
     assert!(has(third, file, BOTH, &[5]), "as in the best copy");
-    // Said before the fifth has heard that its part is not there any more; or of what was asked for before that was so.
+    // The fifth says this before it knows that its part is gone there, or because of an earlier request.
     for asked in [vec![], vec![(file, 0)]] {
         let files = vec![(file, u64::MAX)];
         let said = Completed {
@@ -247,7 +247,7 @@ async fn counterexample_66_one_copy_takes_the_place_of_all_whichever_lost_ones_w
     assert!(kept[0].label.starts_with("replaced-"), "{kept:?}");
 }
 
-/// The third has it again from the fifth, which is back and takes it for complete there.
+/// The third gets it again from the fifth, which is back and believes that it is complete there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_66_who_is_back_sends_what_has_given_way_to_another_copy() {
     let mut set = Set::failing(5).await;
@@ -267,7 +267,7 @@ async fn counterexample_66_who_is_back_sends_what_has_given_way_to_another_copy(
     }
 }
 
-/// What the own copy of a file holds.
+/// The contents of a file in the local copy.
 pub(super) fn held(site: &Site, file: ObjectId) -> Vec<u8> {
     let size = site.store.file_size(file).unwrap();
     let pieces = site.store.content(file, 0, size).unwrap();
@@ -278,7 +278,7 @@ pub(super) fn held(site: &Site, file: ObjectId) -> Vec<u8> {
     bytes.collect::<Vec<_>>().concat()
 }
 
-/// The third of three writes a whole file anew. The others know of it, and get nothing of that.
+/// The third of three replicas rewrites a whole file. The others know of it, and get none of that.
 pub(super) async fn known_to_others(set: &Set, file: ObjectId, bytes: &[u8]) {
     for to in [1, 2] {
         hold_back(set.sites[2].replica.local(), to, 2 * PATIENCE);
@@ -291,8 +291,8 @@ pub(super) async fn known_to_others(set: &Set, file: ObjectId, bytes: &[u8]) {
     .await;
 }
 
-/// Of three the third is lost before anybody has what it wrote, and is in contact again. It is waited for, until the others have agreed that nothing
-/// more of it is taken in.
+/// Of three replicas the third is lost before any other has what it wrote, and is in contact again. The others wait for it, until they have
+/// agreed to take in nothing more from it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_69_one_of_whom_nothing_is_taken_in_is_not_waited_for() {
     let mut set = Set::failing(3).await;
@@ -313,7 +313,8 @@ async fn counterexample_69_one_of_whom_nothing_is_taken_in_is_not_waited_for() {
     assert!(!is_back());
 }
 
-/// Of five the fifth is lost when only the third has what it wrote. The third lacks what the fourth had written before; the fourth is a member.
+/// Of five replicas the fifth is lost when only the third has what it wrote. The third lacks what the fourth wrote before; the fourth is a
+/// member.
 async fn half_of_a_member_missing(set: &mut Set) -> (ObjectId, Crashed) {
     set.rest().await;
     let file = half_written(set, PATIENCE / 4).await;
@@ -335,7 +336,8 @@ async fn half_of_a_member_missing(set: &mut Set) -> (ObjectId, Crashed) {
     (file, fifth)
 }
 
-/// The best copy is one without the fifth's part: the third's would take the fourth's away from everybody, and each would wait for the other.
+/// The best copy is one without the fifth's part: the third's copy would take the fourth's part away from all, and each would wait for the
+/// other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_79_a_copy_that_lacks_data_of_a_member_is_not_the_best() {
     let mut set = Set::failing(5).await;
@@ -350,7 +352,7 @@ async fn counterexample_79_a_copy_that_lacks_data_of_a_member_is_not_the_best() 
     assert!(kept[0].label.starts_with("replaced-"), "{kept:?}");
 }
 
-/// The fifth is back and sends what has given way.
+/// The fifth is back and sends what was replaced.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_79_who_is_back_sends_what_has_given_way_for_a_member() {
     let mut set = Set::failing(5).await;
@@ -367,7 +369,7 @@ async fn counterexample_79_who_is_back_sends_what_has_given_way_for_a_member() {
     }
 }
 
-/// A new server takes its copy from the first or the second, and has not got a file. The third changes a part of it, sends that, and says so.
+/// A new server takes its copy from the first or the second, and lacks a file. The third changes a part of it, sends that, and says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_80_a_part_of_a_file_does_not_stand_for_all_of_it_in_a_copy() {
     let mut set = Set::failing(3).await;
@@ -386,7 +388,7 @@ async fn counterexample_80_a_part_of_a_file_does_not_stand_for_all_of_it_in_a_co
         held(new, file)[..7] == changed[..7]
     })
     .await;
-    // The third would have been believed by then.
+    // By now the third would have been believed.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(new.store.is_to_fetch(file), "most of it has not come");
     eventually("all has come", || !new.store.is_to_fetch(file)).await;

@@ -1,4 +1,4 @@
-//! What is asked for is lacking, though it is said later than that all else is there.
+//! Requested contents count as lacking, even if the request arrives later than the report that everything else is there.
 
 use super::renounced::Withholding;
 use super::supplied::hold_back;
@@ -6,11 +6,11 @@ use super::*;
 use crate::state::settings::Durability;
 use crate::state::wire::Wanted;
 
-/// So long nothing is answered that must not be.
+/// For this long a forbidden answer must not come.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// Of three the third alone has got what the first wrote, and is started anew. It says that it holds everything, and has asked for that file. The wish
-/// waits in its lane meanwhile, and the third is no majority with the first before it has come, and been met.
+/// Of three replicas only the third has what the first wrote, and it restarts. It reports that it holds everything and has requested that file.
+/// The request waits in its lane meanwhile. Until it has arrived and is met, the third does not count as a majority with the first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_70_who_has_asked_for_contents_lacks_them_before_that_is_heard() {
     let mut set = Set::failing_with(3, |settings| settings.suspicion = 10 * PATIENCE).await;
@@ -56,8 +56,8 @@ async fn counterexample_70_who_has_asked_for_contents_lacks_them_before_that_is_
     asks.leave();
 }
 
-/// The first of three knew the place of the third later than the third had greeted it. That it lacks nothing it said to nobody, and counted for the
-/// third as lacking something for ever, so that what the third kept for it was never given up.
+/// The first of three replicas learned of the third's place only after the third had greeted it. So it told no replica that it lacks nothing.
+/// For the third it counted as lacking something for ever, and the third never gave up what it kept for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_72_who_has_missed_the_first_word_says_what_it_asks_for_too() {
     let mut set = Set::failing_with(3, |settings| settings.suspicion = 10 * PATIENCE).await;

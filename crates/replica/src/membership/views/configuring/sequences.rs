@@ -1,10 +1,9 @@
-//! Every sequence of losing, starting, removing, joining, thawing and recovering, in small sets: what the set agrees on, by
-//! the real state and the real next step. What replicas have of each other is only this: whether a lost one leaves
-//! something that nobody else has. Nobody listens to one that is to go, though it runs: it has no vote, and says nothing that
-//! anybody waits for.
+//! Every sequence of losing, starting, removing, joining, thawing and recovering, in small sets: what the set agrees on, by the real state and
+//! the real next step. About the data of replicas the model knows only whether a lost one leaves something that no other replica has. No replica
+//! listens to a member to be removed, even if it runs: it has no vote, and no replica waits for its reports.
 //!
-//! After each event all that happens by itself happens. Then nothing may wait that could go on, and nothing is left of those
-//! who are gone. `SEQUENCES` sets how long the sequences are, up to those of five events.
+//! After each event everything happens that needs no event. Then nothing may wait that could go on, and nothing may be left of replicas that are
+//! gone. `SEQUENCES` sets how long the sequences are, up to five events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,10 +17,10 @@ use crate::membership::views::exclude::is_silent;
 
 const FOUNDER: ReplicaSlot = ReplicaSlot(1);
 
-/// Who does not answer for longer is silent.
+/// A replica without an answer for longer is silent.
 const SUSPICION: Duration = Duration::from_secs(1);
 
-/// At most this many come in one run.
+/// At most this many replicas join in one run.
 const COMING: u16 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,23 +30,23 @@ enum Event {
     Remove(ReplicaSlot),
     Join,
     Thaw(ReplicaSlot),
-    /// The first that keeps contents goes on with the keeper of the authority alone, while they stand still.
+    /// The first that keeps contents goes on with only the keeper of the authority, while both are stopped.
     Recover,
 }
 
-/// How lost replicas are.
+/// What is true of lost replicas.
 #[derive(Clone, Copy, Debug)]
 struct Circumstances {
-    /// A lost one leaves something.
+    /// A lost replica leaves something.
     leave_something: bool,
-    /// Those who are left take that over by themselves.
+    /// The survivors take that over by themselves.
     majority: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Run {
     how: Circumstances,
-    /// Who keeps the authority.
+    /// The keeper of the authority.
     keeper: ReplicaSlot,
     state: ViewState,
     list: MemberList,
@@ -117,7 +116,7 @@ impl Run {
             true => Duration::ZERO,
             false => 2 * SUSPICION,
         };
-        // What was known of one that is to go is forgotten.
+        // What was known of a member to be removed is forgotten.
         let removed = self.is_revoked(slot);
         is_silent(removed, (!removed).then_some(unheard), SUSPICION)
     }
@@ -126,7 +125,7 @@ impl Run {
         self.state.losses.contains_key(&slot) && !self.state.is_settled(slot)
     }
 
-    /// What can happen now.
+    /// The events that are possible now.
     fn events(&self) -> Vec<Event> {
         let listed = || {
             let here = self.list.members.iter().filter(|member| !member.revoked);
@@ -210,26 +209,26 @@ impl Run {
         }
     }
 
-    /// Whether enough are heard that something can be decided.
+    /// Whether enough voters are heard to decide something.
     fn has_majority(&self) -> bool {
         let voters = self.state.voters().into_iter();
         voters.filter(|slot| self.is_heard(*slot)).count() >= self.state.majority()
     }
 
-    /// Whether everybody is heard who takes part, so that all know the same.
+    /// Whether all active members are heard, so that all know the same.
     fn is_whole(&self) -> bool {
         self.has_majority() && self.state.active().all(|slot| self.is_heard(slot))
     }
 
-    /// Whether a majority of those who vote takes part.
+    /// Whether a majority of the voters is active.
     fn majority_takes_part(&self) -> bool {
         let (active, voters): (BTreeSet<_>, _) =
             (self.state.active().collect(), self.state.voters());
         active.intersection(&voters).count() >= self.state.majority()
     }
 
-    /// Makes a decision, if it holds. Survivors whom an administrator names may have been outside the view, and take part only when they are
-    /// admitted: before that no majority takes part, and nobody answers.
+    /// Makes a decision, if it holds. Survivors that an administrator names may have been outside the view, and become active only when they are
+    /// admitted. Before that no majority is active, and no replica answers.
     fn decide(&mut self, decision: &Decision) -> bool {
         let before = self.state.voters();
         let took_part = self.majority_takes_part();
@@ -275,7 +274,7 @@ impl Run {
         panic!("it never comes to rest: {self:?}");
     }
 
-    /// One thing that happens by itself.
+    /// One step that needs no event.
     fn go_on(&mut self) -> bool {
         self.exclude_silent()
             || self.is_whole() && (self.admit() || self.take_over())
@@ -322,7 +321,7 @@ impl Run {
         self.decide(&exclude) || self.decide(&replace)
     }
 
-    /// A replica that is back, or has come, asks by itself.
+    /// A replica that is back or new asks by itself.
     fn admit(&mut self) -> bool {
         let members = self.state.members.iter();
         let waits = members.filter(|(slot, member)| {
@@ -365,10 +364,10 @@ impl Run {
             |_| true,
         );
         match step {
-            // For these everybody who takes part has to say something.
+            // All active members must report for these.
             Some(Step::Settle(_) | Step::Change(_)) if !self.is_whole() => false,
             Some(Step::Settle(slot)) => self.settle(slot),
-            // It has to be reached first.
+            // It must be reached first.
             Some(Step::Change(Decision {
                 kind: DecisionKind::Configure { slot, .. },
                 ..
@@ -394,7 +393,7 @@ impl Run {
         }
     }
 
-    /// Of those who are gone nothing is left but how their streams ended.
+    /// Nothing is left of replicas that are gone, except how their streams ended.
     fn check_ghosts(&self) {
         let state = &self.state;
         for slot in &state.removed {
@@ -419,11 +418,11 @@ impl Run {
         );
     }
 
-    /// A majority is heard: everybody who is heard takes part, nobody else does, and who is to go is gone, unless somebody has
-    /// to say what becomes of what it had.
+    /// If a majority is heard, exactly the heard replicas are active. Members to be removed are gone, unless an administrator must say what
+    /// becomes of what they had.
     fn check_nobody_waits(&self) {
         let state = &self.state;
-        // Nobody but those who took part last, and have a copy, can say what was answered.
+        // Only the last active members with a copy can say what was acknowledged.
         let mut holders = state.active().filter(|slot| self.is_heard(*slot));
         let known = holders.any(|slot| state.holds_data(slot));
         assert!(self.is_whole() || !known, "{self:?}");
@@ -443,13 +442,13 @@ impl Run {
             let slot = ReplicaSlot(member.slot);
             self.is_heard(slot) && !state.members.contains_key(&slot)
         });
-        // Another one has come before and does not answer, or is to be reached first.
+        // Another replica has joined before and does not answer, or must be reached first.
         let held_up = state.newcomer().is_some() || self.came == COMING;
         assert!(comes.is_none() || !keeper || held_up, "{self:?}");
     }
 }
 
-/// Plays all sequences of this many events more. Returns how many there were.
+/// Plays all sequences of this many more events. Returns their number.
 fn play_all(run: &Run, events: usize) -> usize {
     if events == 0 {
         return 1;
