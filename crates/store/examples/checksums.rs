@@ -1,11 +1,11 @@
-//! What checksums of contents cost: processor time of bulk writing and reading, with and without them.
+//! The cost of checksums of contents: processor time of bulk writes and reads, with and without them.
 //!
 //! ```text
 //! cargo run --release -p store --example checksums -- [mebibytes] [rounds] [directory]
 //! ```
 //!
-//! Both ways take turns, file by file, so what else the machine does meets both alike; and processor time is what is compared, not
-//! the clock. No network and no protocol are part of it, so of a server's throughput the share is smaller than what is printed.
+//! Both variants take turns, file by file, so that other load on the machine affects both alike. Processor time is compared, not
+//! elapsed time. No network and no protocol are included, so the share of a server's throughput is smaller than the printed numbers.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ const MEBIBYTE: u64 = 1 << 20;
 /// How often each file is read.
 const READS: u32 = 4;
 
-/// Processor time and time of one way.
+/// Processor time and elapsed time of one variant.
 #[derive(Default)]
 struct Spent {
     writing: Duration,
@@ -51,8 +51,8 @@ fn main() -> Result<()> {
     let stores = [open("with", true)?, open("without", false)?];
     let mut spent = [Spent::default(), Spent::default()];
     for round in 0..=rounds {
-        // The first store has the colder caches, so each is first every other time; the first round of all counts for
-        // nothing.
+        // The first store has colder caches, so each store is first every other time; the very first round does not
+        // count.
         for turn in 0..2 {
             let which = ((round + turn) % 2) as usize;
             let one = runtime.block_on(one_file(&stores[which], mebibytes))?;
@@ -93,7 +93,7 @@ fn processor() -> Result<Duration> {
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks =
         |at: usize| -> Result<u64> { Ok(fields.split_whitespace().nth(at).unwrap_or("").parse()?) };
-    // proc(5): the 14th and 15th fields, and two come before; a tick is a hundredth of a second on Linux.
+    // proc(5): the 14th and 15th fields; two fields come before these. A tick is a hundredth of a second on Linux.
     Ok(Duration::from_millis(10 * (ticks(11)? + ticks(12)?)))
 }
 

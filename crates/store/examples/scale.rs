@@ -1,4 +1,4 @@
-//! How the store does with a million objects: time and memory, step by step.
+//! A store with a million objects: time and memory of each step.
 //!
 //! ```text
 //! cargo run --release -p store --example scale -- [objects] [entries of one directory] [directory]
@@ -46,7 +46,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Says how long a step took, and how much memory the process has now.
+/// Prints how long a step took, and how much memory the process has now.
 fn step(what: &str, count: u64, start: Instant) {
     let seconds = start.elapsed().as_secs_f64();
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

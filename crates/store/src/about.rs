@@ -1,6 +1,6 @@
 //! Information about an open store.
 //!
-//! Not part of this module: changes of the tree.
+//! What must never enter: changes of the tree.
 
 use std::sync::atomic::Ordering;
 

@@ -3,7 +3,7 @@
 //! With replicas not every change may be made at once: the caller has to know that this copy may make it,
 //! and under which conditions it was made. The store calls the hook just before it commits a change that is
 //! replicated, and the record of the change contains the hook's note. Each operation has its own hook, which may
-//! know for which client the operation is made. Not part of this module: how the hook decides.
+//! know for which client the operation is made. What must never enter: how the hook decides.
 
 use vfs::{ObjectId, Result};
 

@@ -3,7 +3,7 @@
 //! Data files are opened and created relative to the open directory, not through its path. Otherwise files would be created in the
 //! wrong place when an administrator moves the directory of a running store, replaces it by a copy, or unmounts its disk.
 //!
-//! Not part of this module: the content of the files.
+//! What must never enter: the content of the files.
 
 use std::fs::{self, File, Metadata};
 use std::io;

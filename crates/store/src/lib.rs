@@ -8,7 +8,7 @@
 //! is all shared state of the open store, and an [`Operation`] adds the commit hook of one operation. Their methods are in the
 //! modules of their subjects.
 //!
-//! Not part of this crate: NFS, sockets, and how replicas agree. But it contains what they need of a store:
+//! What must never enter: NFS, sockets, and how replicas agree. But it contains what they need of a store:
 //! identifiers created without coordination, versions and positions that are never used twice,
 //! marks for files whose data may not be stable, a [`CommitHook`] that is called before changes, records of
 //! changes, functions to apply changes of other replicas (`replication`) and to compare copies (`scrub`), and

@@ -1,6 +1,6 @@
 //! Notifies a listener before and after objects change, whatever the cause.
 //!
-//! Not part of this module: why they change.
+//! What must never enter: why they change.
 
 use std::sync::Arc;
 

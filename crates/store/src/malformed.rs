@@ -1,6 +1,6 @@
 //! The error for stored bytes that cannot be decoded.
 //!
-//! Not part of this module: where the bytes are stored.
+//! What must never enter: where the bytes are stored.
 
 /// Stored bytes that no version of this program can have written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

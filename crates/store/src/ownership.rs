@@ -57,7 +57,7 @@ pub(crate) fn mode_after(who: &Credentials, now: &Attributes, set: &SetAttribute
         Some(wanted) => settable_mode(who, group, wanted),
         None => now.mode,
     };
-    // A program must not run as its new owner after a change of ownership, not even by the superuser.
+    // A program must not run as the user or group it was given to, even if the superuser made the change.
     let given_away = (set.owner.is_some() || set.group.is_some()) && !now.is_directory();
     if given_away {
         strip_set_id(mode, who.is_root() || who.is_member(group))

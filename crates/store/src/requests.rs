@@ -2,7 +2,7 @@
 //!
 //! There is one row for each series of requests, with its last request that changed something; other replicas get it with the
 //! change. Rows are removed when no client will repeat the request; the caller, which knows the clients, decides that. Their
-//! number is bounded in any case: the oldest rows are removed first. Not part of this module: who the clients are.
+//! number is bounded in any case: the oldest rows are removed first. What must never enter: who the clients are.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,7 +4,7 @@
 //! that needs no commit hook. An [`Operation`] adds the hook of one operation. It keeps the state alive while in progress,
 //! but no threads. A [`Store`] is the owner's handle: when the last one is dropped, the store's threads end.
 //!
-//! Not part of this module: what an operation does.
+//! What must never enter: what an operation does.
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! How the store's threads are woken and stopped.
 //!
-//! Not part of this module: what a thread does.
+//! What must never enter: what a thread does.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;

@@ -196,7 +196,7 @@ async fn reading_moves_the_access_time_about_as_relatime_does() {
     store.content(id).await;
     let read = store.attributes(id).await;
     assert_eq!(read.accessed.seconds, before.accessed.seconds + 10);
-    // Reading makes no new version, or every reader would empty every cache.
+    // A read makes no new version; otherwise every reader would invalidate every cache.
     assert_eq!((read.change, read.changed), (before.change, before.changed));
     store.clock.advance(10);
     store.content(id).await;

@@ -7,7 +7,7 @@ use vfs::{ByteRange, Error, FileSystem, LockKind, LockOwner, ObjectId, ReplicaSl
 
 const ROOT: ObjectId = ObjectId::ROOT;
 
-/// A tree with something of every kind in it, and one that is to become a copy.
+/// A tree with an object of every kind, and a store that will become a copy.
 async fn filled() -> (Pair, ObjectId) {
     let pair = Pair::new().await;
     for number in 0..300 {
@@ -19,13 +19,13 @@ async fn filled() -> (Pair, ObjectId) {
     (pair, id)
 }
 
-/// Copies the tree in pages of about `max_bytes` bytes; `None` leaves the copy unfinished after
-/// one.
+/// Copies the tree in pages of about `max_bytes` bytes. Without `finish` the copy stays unfinished after
+/// one page.
 async fn copy(pair: &Pair, max_bytes: usize, finish: bool) {
     let (leader, follower) = (pair.leader.store(), pair.follower.store());
     follower.begin_resync().await.unwrap();
     let mut scan = leader.base().await.unwrap();
-    // What is changed meanwhile is not in it.
+    // Changes made meanwhile are not in the copy.
     pair.leader.file(ROOT, &format!("later {max_bytes}")).await;
     loop {
         let page = scan.next_page(max_bytes).unwrap();

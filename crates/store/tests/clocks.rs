@@ -1,4 +1,4 @@
-//! Times of objects where the clocks of replicas differ: they never go back, and what is changed later is later.
+//! Times of objects when the clocks of replicas differ: times never go back, and a later change has a later time.
 
 use crate::fixture::Fixture;
 use crate::fixture::pair::apply;
@@ -9,7 +9,7 @@ const ROOT: ObjectId = ObjectId::ROOT;
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 
-/// Two replicas, the first of which has a clock that is ahead by this many seconds.
+/// Two replicas; the clock of the first one is ahead by this many seconds.
 async fn apart(seconds: i64) -> (Fixture, Fixture) {
     let fast = Fixture::hooked();
     let mut slow = Fixture::beside(&fast);
@@ -21,7 +21,7 @@ async fn apart(seconds: i64) -> (Fixture, Fixture) {
     (fast, slow)
 }
 
-/// Has one take over all that is new at the other.
+/// Applies all new updates of one store at the other.
 async fn follow(from: &Fixture, to: &Fixture) {
     let slot = from.store().slot();
     let next = to.store().applied(slot).unwrap() + 1;
@@ -41,7 +41,7 @@ fn assert_later(after: &Attributes, before: &Attributes) {
     assert!(after.changed > before.changed, "{before:?} {after:?}");
 }
 
-/// With servers an hour apart mtime and ctime of a file went back when the other site wrote next.
+/// With servers an hour apart, mtime and ctime of a file went back when the other site wrote next.
 #[tokio::test]
 async fn times_do_not_go_back_when_sites_write_in_turn() {
     let (fast, slow) = apart(HOUR).await;
@@ -69,7 +69,7 @@ async fn times_do_not_go_back_when_sites_write_in_turn() {
     assert!(read.accessed > read.modified);
 }
 
-/// `make` took an edited source for older than the object that the other site had made of it.
+/// `make` considered an edited source older than the object that the other site had built from it.
 #[tokio::test]
 async fn an_edited_source_is_newer_than_what_another_site_has_made_of_it() {
     let (fast, mut slow) = apart(HOUR).await;
@@ -83,7 +83,7 @@ async fn an_edited_source_is_newer_than_what_another_site_has_made_of_it() {
     slow.write(source, 0, b"edited").await.unwrap();
     let made = slow.attributes(object).await.modified;
     assert!(slow.attributes(source).await.modified > made);
-    // The same after a restart, and for times that a client leaves to the server.
+    // The same after a restart, and for times that a client lets the server choose.
     slow.reopen().await;
     let touched = slow.file(ROOT, "touched").await;
     let now = SetAttributes {
@@ -94,7 +94,7 @@ async fn an_edited_source_is_newer_than_what_another_site_has_made_of_it() {
     assert!(slow.attributes(touched).await.modified > made);
 }
 
-/// Only changes of others counted: what was edited after the clock of a server was set back was older than what that server had made before.
+/// Only changes of other servers counted: after a server's clock was set back, edited files were older than files it had made before.
 #[tokio::test]
 async fn what_is_changed_after_a_clock_is_set_back_is_newer_than_all_that_was_changed_before() {
     let mut site = Fixture::hooked();

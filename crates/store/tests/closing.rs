@@ -1,4 +1,4 @@
-//! Closing a store while an operation is under way.
+//! Closing a store while an operation is in progress.
 
 use std::future::Future;
 use std::task::Poll;
@@ -10,7 +10,7 @@ use vfs::{AccessCheck, FileSystem, ObjectId, Stability};
 
 const ROOT: ObjectId = ObjectId::ROOT;
 
-/// Lets an operation begin, and leaves it there.
+/// Starts an operation, and leaves it unfinished.
 async fn begin(operation: &mut (impl Future + Unpin)) {
     let begun = std::future::poll_fn(|context| {
         Poll::Ready(
@@ -23,7 +23,7 @@ async fn begin(operation: &mut (impl Future + Unpin)) {
 }
 
 /// The store's threads waited for operations that only the thread that was closing the store could have
-/// carried on.
+/// continued.
 #[tokio::test]
 async fn a_store_can_be_closed_by_the_only_thread_that_serves_it() {
     let mut store = Fixture::new();
@@ -40,10 +40,10 @@ async fn a_store_can_be_closed_by_the_only_thread_that_serves_it() {
         let mut removal = Box::pin(store.store().remove(&who, ROOT, &text));
         begin(&mut removal).await;
     }
-    // Long enough for the thread that clears away removed files to come and wait for the write.
+    // Long enough for the thread that clears away removed files to start waiting for the write.
     std::thread::sleep(std::time::Duration::from_millis(1500));
     store.close();
     let report = Store::check(&store.options.directory, false);
-    // What is still under way holds on to the directory until the runtime ends.
+    // The unfinished operation keeps the directory until the runtime ends.
     assert!(report.is_err() || report.unwrap().sound);
 }

@@ -1,4 +1,4 @@
-//! Changes that a commit hook is asked about: what is asked, what a refusal leaves, and what is nobody's business.
+//! Changes that call the commit hook: what the hook gets, what a refusal leaves, and which changes do not call it.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -92,7 +92,7 @@ async fn the_commit_hook_learns_the_shape_of_every_change() {
     assert_eq!(notes, wanted);
 }
 
-/// Everything in the tables and data files of a store, but for what it reserves.
+/// Everything in the tables and data files of a store, except its reserve.
 fn everything(directory: &Path) -> BTreeMap<PathBuf, u64> {
     let mut found = BTreeMap::new();
     let mut folders = vec![directory.join("data")];
@@ -291,7 +291,7 @@ async fn a_change_of_a_replicated_tree_without_a_hook_fails() {
     assert!(store.find(ROOT, "f").await.is_err());
 }
 
-/// Notes what it is asked and told.
+/// Notes the calls it gets.
 #[derive(Default)]
 struct Notebook(Mutex<Vec<&'static str>>);
 
@@ -316,7 +316,7 @@ impl CommitHook for Notebook {
     }
 }
 
-/// What comes of one operation with a hook of its own.
+/// The calls that one operation makes to its own hook.
 async fn told<T>(
     store: &Fixture,
     operation: impl AsyncFnOnce(&Store) -> vfs::Result<T>,
@@ -377,7 +377,7 @@ async fn the_hook_hears_of_the_end_of_a_failed_change_of_data_and_of_one_that_no
     let who = root();
     let access = AccessCheck::Credentials(&who);
     let mut write = hooked.write(access, id, 0, data.clone(), Stability::File);
-    // It has begun, and the caller that waits for it goes away.
+    // It has begun, and the waiting caller is cancelled.
     let _ = futures_now(&mut write).await;
     drop(write);
     let begun = Instant::now();
@@ -417,7 +417,7 @@ async fn the_way_up_is_known_without_any_lock() {
     assert!(["/d/f", "/d/h", "/g"].contains(&path.as_str()), "{path}");
 }
 
-/// Hundreds of directories with long names made every path 170 KiB long, which took long to put together.
+/// Hundreds of directories with long names made every path 170 KiB long, and building such a path took long.
 #[tokio::test]
 async fn of_a_long_path_people_are_shown_the_end() {
     let store = Fixture::new();

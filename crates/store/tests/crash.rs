@@ -1,11 +1,11 @@
-//! What is left after the process is killed in the middle of its work, again and again.
+//! The state after the process is killed in the middle of its work, again and again.
 //!
-//! A child process works on a store and says on its standard output what was acknowledged. It is killed
-//! without warning; then the parent opens the store and compares. Every operation that was
-//! acknowledged must be there; the one under way must be there wholly or not at all.
+//! A child process works on a store and prints on its standard output what was acknowledged. It is killed
+//! without warning; then the parent opens the store and compares. Every acknowledged operation
+//! must be there; an operation in progress must be there completely or not at all.
 //!
-//! Killing a process proves nothing about power failures: what it wrote is in the page cache still. It
-//! proves that batches are atomic, in order, and written before they are answered.
+//! Killing a process proves nothing about power failures: its writes are still in the page cache. It
+//! proves that batches are atomic, ordered, and written before they are answered.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -63,8 +63,8 @@ fn options(path: &Path, mode: CommitMode) -> StoreOptions {
 /// One file as a listing shows it: links, and content if it is a file.
 type Seen = BTreeMap<String, (u32, Option<Bytes>)>;
 
-/// Lets a child work and kills it, then opens the store and compares. Returns how much was
-/// acknowledged.
+/// Lets a child work and kills it, then opens the store and compares. Returns the number of acknowledged
+/// operations.
 fn crash_once(
     path: &Path,
     mode: CommitMode,
@@ -130,14 +130,14 @@ fn run_and_kill(path: &Path, mode: CommitMode, round: u64) -> Vec<String> {
             })
             .collect()
     });
-    // Different rounds are killed at different points of their work; which ones does not matter.
+    // Different rounds are killed at different points of their work; the exact points do not matter.
     std::thread::sleep(Duration::from_millis(150 + 53 * round));
     child.kill().unwrap();
     child.wait().unwrap();
     reader.join().unwrap()
 }
 
-/// The operations that were acknowledged, and perhaps the one behind them.
+/// Compares with the acknowledged operations, or with these and the next one.
 fn compare(place: &str, done: u64, seen: Option<&Seen>) {
     let after: Vec<Option<Seen>> = [done, done + 1].into_iter().map(expected).collect();
     let one = after.iter().any(|expected| expected.as_ref() == seen);
@@ -151,7 +151,7 @@ fn place(round: u64, worker: u64) -> String {
     format!("round{round}-worker{worker}")
 }
 
-/// What a worker's directory holds after this many of its operations; the first one makes it.
+/// The content of a worker's directory after this many of its operations; the first one creates it.
 fn expected(operations: u64) -> Option<Seen> {
     let mut seen = Seen::new();
     if operations == 0 {
@@ -233,7 +233,7 @@ async fn listing(store: &Store, place: &str) -> Option<Seen> {
     Some(seen)
 }
 
-/// A file with unstable writes shows a version newer than any that was seen before the kill.
+/// A file with unstable writes shows a newer version than any seen before the kill.
 async fn check_dirty_file(store: &Store, round: u64, lines: &[String]) {
     let Some(last) = lines
         .iter()
@@ -267,7 +267,7 @@ async fn check_dirty_file(store: &Store, round: u64, lines: &[String]) {
     );
 }
 
-/// What was committed is not replaced by what had been stable before it.
+/// Committed data is not replaced by data that was stable before it.
 async fn check_overwritten(store: &Store, round: u64, lines: &[String]) {
     let Some(last) = lines
         .iter()
@@ -294,7 +294,7 @@ async fn check_overwritten(store: &Store, round: u64, lines: &[String]) {
         .chunks_exact(8)
         .map(|chunk| u64::from_be_bytes(chunk.try_into().unwrap()))
         .collect();
-    // The two writes behind the last commit may have happened, wholly or in part.
+    // The two writes after the last commit may have happened, completely or in part.
     let sound = |number: &u64| (last..=last + 2).contains(number);
     assert!(
         numbers.len() == OVERWRITTEN_BYTES / 8,
@@ -307,7 +307,7 @@ async fn check_overwritten(store: &Store, round: u64, lines: &[String]) {
     );
 }
 
-/// Rows and records come together: what the records say last is what the rows are.
+/// Rows and records match: the last change of a row in the records is the row.
 async fn check_records(store: &Store) {
     let mut latest: BTreeMap<(u8, Bytes), Option<Bytes>> = BTreeMap::new();
     let mut from = 0;
@@ -326,7 +326,7 @@ async fn check_records(store: &Store) {
         rows.map(|row| ((row.table, row.key), row.value)).collect();
     for ((table, key), value) in latest {
         let row = rows.remove(&(table, key.clone())).flatten();
-        // The time of last read is kept without a record.
+        // The access time is changed without a record.
         let same = match (&row, &value) {
             (Some(row), Some(value)) if table == 1 => {
                 without_access_time(row) == without_access_time(value)
@@ -340,7 +340,7 @@ async fn check_records(store: &Store) {
     }
 }
 
-/// An object row with its time of last read blanked, see `docs/disk-format.md`.
+/// An object row with its access time blanked, see `docs/disk-format.md`.
 fn without_access_time(row: &[u8]) -> Vec<u8> {
     let mut row = row.to_vec();
     row[28..40].fill(0);
@@ -372,7 +372,7 @@ fn child(path: &Path) {
     });
 }
 
-/// Says something in one piece. A pipe that is closed means that the parent is gone.
+/// Prints a line in one piece. A closed pipe means that the parent is gone.
 fn say(line: &str) {
     let mut output = std::io::stdout().lock();
     if writeln!(output, "{line} .")
@@ -383,7 +383,7 @@ fn say(line: &str) {
     }
 }
 
-/// The operations that [`expected`] describes, without end.
+/// Runs the operations that [`expected`] describes, without end.
 async fn work(store: Arc<Store>, round: u64, worker: u64) {
     let who = root();
     let set = SetAttributes::default();
@@ -470,14 +470,14 @@ async fn write_unstably(store: Arc<Store>, round: u64) {
             "unstable {} {}",
             attributes.change.0, attributes.size
         ));
-        // Leave the others some of the time.
+        // Leave the other workers some of the time.
         if turn % 20 == 19 {
             store.commit(id, 0, 0).await.unwrap();
         }
     }
 }
 
-/// Writes the same place stably, then unstably, and commits; each time other bytes.
+/// Writes the same range stably, then unstably, and commits; each time with other bytes.
 async fn overwrite(store: Arc<Store>, round: u64) {
     let who = root();
     let file_name = name(&format!("overwritten{round}"));

@@ -180,7 +180,7 @@ async fn data_and_holes_are_found() {
             .seek(AccessCheck::Credentials(&who), id, offset, target)
     };
     let data = seek(0, SeekTarget::Data).await.unwrap().unwrap();
-    // File systems without holes may call everything data; none may find the data too late.
+    // File systems without holes may report everything as data, but none may report the data too late.
     assert!(data <= 2 * megabyte);
     let hole = seek(2 * megabyte, SeekTarget::Hole).await.unwrap().unwrap();
     assert!(hole >= 2 * megabyte + 4096 && hole <= 4 * megabyte);
@@ -275,7 +275,7 @@ async fn writers_side_by_side_do_not_lose_each_others_bytes() {
         }
     });
     let mut writes: Vec<_> = writes.map(Box::pin).collect();
-    // All have begun before any is awaited to its end.
+    // All have begun before one is awaited to its end.
     let mut pending = true;
     while pending {
         pending = false;
@@ -310,7 +310,7 @@ async fn a_write_whose_caller_goes_away_is_not_left_half_done() {
         });
         assert!(begun.await, "the write cannot be over at once");
     }
-    // Waits for whatever is under way, as it must have the file to itself.
+    // This waits for all writes in progress, because it needs the file exclusively.
     store.set(id, &with_size(200_000)).await.unwrap();
     let content = store.content(id).await;
     let written = content.iter().filter(|byte| **byte == 9).count();
@@ -337,7 +337,7 @@ async fn more_files_than_can_be_open_are_written_and_read() {
     }
 }
 
-/// The row of a file claimed stored data after a hole was punched into nothing; the check then found the
+/// The row of a file recorded data after a hole was punched into an empty file; the check then found the
 /// data lost.
 #[tokio::test]
 async fn a_hole_in_a_file_without_data_leaves_it_without_data() {
@@ -360,8 +360,8 @@ async fn a_hole_in_a_file_without_data_leaves_it_without_data() {
     assert!(report.sound, "{report}");
 }
 
-/// What a crash of the machine would bring back: the row said first that the file is short, then that it is long, and
-/// the data file had not been cut on the disk in between.
+/// A crash of the machine would restore old bytes: the row first had a small size, then a large one, and
+/// the cut of the data file was not stable in between.
 #[tokio::test]
 async fn a_cut_is_stable_before_the_file_grows_again() {
     let store = Fixture::new();
@@ -390,7 +390,7 @@ async fn a_cut_is_stable_before_the_file_grows_again() {
         .await
         .unwrap();
     assert_eq!(syncs(), before + 1);
-    // Within what is left nothing can come back.
+    // Within the remaining part no bytes can come back.
     let (id, before) = cut("within").await;
     store
         .write_as(&who, id, 10, b"inside", Stability::File)
@@ -399,7 +399,7 @@ async fn a_cut_is_stable_before_the_file_grows_again() {
     assert_eq!(syncs(), before);
 }
 
-/// It read as zeros, and a part that was written anew was served among them.
+/// The file read as zeros, and a part written later was served among them.
 #[tokio::test]
 async fn a_data_file_that_is_missing_is_no_hole() {
     let mut store = Fixture::new();
@@ -423,7 +423,7 @@ async fn a_data_file_that_is_missing_is_no_hole() {
     let found = store.store().seek(access, id, 0, SeekTarget::Hole).await;
     assert!(is_refused(found.err()));
     assert_eq!(store.attributes(id).await.size, 100_000);
-    // As a whole it can be written again.
+    // It can be written again as a whole.
     store.set(id, &with_size(0)).await.unwrap();
     store.write(id, 0, b"anew").await.unwrap();
     assert_eq!(store.content(id).await, &b"anew"[..]);

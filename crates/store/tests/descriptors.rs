@@ -1,5 +1,5 @@
-//! A store in a process that has as many files open as it may. The limit is the whole process's, so this test has
-//! one to itself.
+//! A store in a process that has reached its limit of open files. The limit applies to the whole process, so this test has
+//! its own process.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,13 +11,13 @@ use fixture::Fixture;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use vfs::{Error, FileSystem, ObjectId};
 
-/// Opens files until no more can be.
+/// Opens files up to the limit.
 fn take_all() -> Vec<File> {
     std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
 }
 
-/// 4,090 silent connections at the limit of 4,096 were enough to end a server: a data file that could not be opened was
-/// taken for a disk that had failed.
+/// With 4,090 silent connections at the limit of 4,096 a server ended: a data file that could not be opened was
+/// treated as a failed disk.
 #[tokio::test]
 async fn the_lack_of_descriptors_is_no_failure_of_the_disk_and_passes() {
     let limit = Rlimit {
@@ -33,7 +33,7 @@ async fn the_lack_of_descriptors_is_no_failure_of_the_disk_and_passes() {
         files.push(file);
     }
 
-    // Files that rest go for those that are wanted.
+    // Idle files are closed for new ones.
     let taken = take_all();
     let new = store.file(ObjectId::ROOT, "new").await;
     store.write(new, 0, b"made meanwhile").await.unwrap();
@@ -43,7 +43,7 @@ async fn the_lack_of_descriptors_is_no_failure_of_the_disk_and_passes() {
     }
     drop(taken);
 
-    // None rests any more: clients are asked to come again.
+    // No idle file is left: clients are asked to retry.
     store.reopen().await;
     let taken = take_all();
     assert_eq!(store.read(new, 0, 5).await, Err(Error::Delay));

@@ -1,5 +1,5 @@
-//! A store is opened, or checked, by a process that has as many files open as it may. The limit is the whole process's, so
-//! this test has one to itself.
+//! A process that has reached its limit of open files opens or checks a store. The limit applies to the whole process, so
+//! this test has its own process.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,7 +22,7 @@ fn take_all_but(spare: usize) -> Vec<File> {
     taken
 }
 
-/// How often an attempt failed before one came through, with ever more descriptors to spare.
+/// The number of failed attempts before one succeeds, with more and more spare descriptors.
 fn failures<T>(what: &str, attempt: impl Fn() -> Result<T, StoreError>) -> usize {
     for spare in 0..LIMIT as usize / 2 {
         let taken = take_all_but(spare);
@@ -32,7 +32,7 @@ fn failures<T>(what: &str, attempt: impl Fn() -> Result<T, StoreError>) -> usize
             Ok(_) => return spare,
             Err(error) => error,
         };
-        // Tasks that run in the background give back what they have.
+        // Background tasks release their descriptors.
         std::thread::sleep(Duration::from_millis(5));
         let told = error.to_string();
         assert!(
@@ -44,8 +44,8 @@ fn failures<T>(what: &str, attempt: impl Fn() -> Result<T, StoreError>) -> usize
     panic!("{what} never came through");
 }
 
-/// A server that lacked descriptors at its start said that the disk had damaged its metadata, and offered to give
-/// them up.
+/// A server that lacked descriptors at its start reported that the disk had damaged its metadata, and offered to give
+/// the metadata up.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lack_of_descriptors_says_nothing_of_what_is_stored() {
     let limit = Rlimit {
@@ -54,7 +54,7 @@ async fn the_lack_of_descriptors_says_nothing_of_what_is_stored() {
     };
     setrlimit(Resource::Nofile, limit).unwrap();
     let mut store = Fixture::new();
-    // Enough for tables, which are opened at the start, too.
+    // Enough for tables, which are opened at the start as well.
     for number in 0..200 {
         let file = store.file(ObjectId::ROOT, &format!("file {number}")).await;
         store.write(file, 0, b"content").await.unwrap();

@@ -1,5 +1,5 @@
-//! A store works on while its process has as many files open as it may: tables are written out, merged and read, and
-//! journals made. The limit is the whole process's, so this test has one to itself.
+//! A store continues to work while its process has reached its limit of open files: tables are written out, merged and read, and
+//! journals created. The limit applies to the whole process, so this test has its own process.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,13 +20,13 @@ fn limit(descriptors: u64) {
     setrlimit(Resource::Nofile, limit).unwrap();
 }
 
-/// Opens files until no more can be, as those do who may open many.
+/// Opens files up to the limit, like code that may open many.
 fn take_all() -> Vec<File> {
     let open = || File::open("/dev/null").and_then(descriptors::above);
     std::iter::from_fn(|| open().ok()).collect()
 }
 
-/// Gives files a long attribute each, which fill buffers of rows, tables and journals.
+/// Gives each file a long attribute; these fill buffers of rows, tables and journals.
 async fn attribute(store: &Fixture, files: &[ObjectId], round: u8) -> Result<(), Error> {
     let name = XattrName::new(b"user".to_vec()).unwrap();
     for file in files {
@@ -39,7 +39,7 @@ async fn attribute(store: &Fixture, files: &[ObjectId], round: u8) -> Result<(),
     Ok(())
 }
 
-/// The embedded store ended with the first table, or journal, that it could not open, and the server with it: "Poisoned".
+/// The embedded store ended at the first table or journal that it could not open, and the server with it: "Poisoned".
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_are_written_out_and_merged_while_descriptors_are_lacking() {
     limit(256);
@@ -49,7 +49,7 @@ async fn tables_are_written_out_and_merged_while_descriptors_are_lacking() {
         files.push(store.file(ObjectId::ROOT, &format!("file {number}")).await);
     }
 
-    // Nothing is left, not even for those who must not fail: changes gather in memory, up to a bound.
+    // No descriptor is left, not even for operations that must not fail: changes collect in memory, up to a bound.
     limit(8);
     let mut rounds = 0..40;
     let stuck = loop {
@@ -64,13 +64,13 @@ async fn tables_are_written_out_and_merged_while_descriptors_are_lacking() {
         assert_eq!(error, Error::Delay);
     }
 
-    // Others have all that they may have.
+    // Other code has all descriptors it may use.
     let taken = take_all();
     assert!(!taken.is_empty());
     for round in 0..20 {
         attribute(&store, &files, round).await.unwrap();
     }
-    // And the limit is lowered in the middle of the work.
+    // The limit is lowered in the middle of the work.
     limit(u64::try_from(descriptors::low()).unwrap() + 1);
     for round in 0..20 {
         attribute(&store, &files, round).await.unwrap();

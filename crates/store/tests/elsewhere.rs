@@ -1,4 +1,4 @@
-//! Names of directories that lie in another store, and directories that get no more names.
+//! Names of directories that lie in another store, and sealed directories.
 
 use crate::fixture::{Fixture, directory, name, root};
 use store::Store;
@@ -78,7 +78,7 @@ async fn a_sealed_directory_gets_no_names_until_its_seal_is_broken() {
     assert_eq!(store.link(file, sealed, "link").await.err(), waits);
     let moved = store.rename((ROOT, "file"), (sealed, "file")).await;
     assert_eq!(moved.err(), waits);
-    // That of before counts no more.
+    // The earlier seal is void.
     store.store().break_seal(sealed, 1).await.unwrap();
     assert_eq!(store.make(sealed, "more", directory()).await.err(), waits);
     store.store().break_seal(sealed, 2).await.unwrap();
@@ -110,7 +110,7 @@ async fn a_file_that_lies_elsewhere_has_names_here() {
     adopt(&one, None).await.unwrap();
     assert_eq!(adopt(&one, None).await.err(), Some(Error::Exists));
     adopt(&two, None).await.unwrap();
-    // What comes replaces what is there, and leaves a proof.
+    // The arriving name replaces the existing one, and leaves a proof.
     let source = adopt(&three, None).await.unwrap();
     let arrival = store::Arrival {
         source,

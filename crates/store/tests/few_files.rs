@@ -1,6 +1,6 @@
-//! A disk whose file system was made for few files: they are used up long before the bytes.
+//! A disk whose file system was made for few files: clients use them up long before the bytes.
 //!
-//! Needs loop devices and the superuser; for anybody else these tests say so and prove nothing.
+//! Needs loop devices and the superuser; otherwise these tests report that and prove nothing.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ fn store_on(disk: &SmallDisk) -> (Store, StoreOptions) {
     )
 }
 
-/// Makes a file with content.
+/// Creates a file with content.
 async fn make(store: &Store, text: &str, stability: Stability) -> Result<ObjectId> {
     let (who, name, set) = (root(), name(text), SetAttributes::default());
     let made = store.create(&who, ObjectId::ROOT, &name, file(), &set);
@@ -37,7 +37,7 @@ async fn make(store: &Store, text: &str, stability: Stability) -> Result<ObjectI
     Ok(id)
 }
 
-/// Makes as many files with content as there may be.
+/// Creates files with content up to the limit.
 async fn make_all(store: &Store) -> Vec<ObjectId> {
     let mut made = Vec::new();
     loop {
@@ -56,7 +56,7 @@ async fn make_all(store: &Store) -> Vec<ObjectId> {
     }
 }
 
-/// Gives files a long attribute each, which fill buffers of rows, tables and journals.
+/// Gives each file a long attribute; these fill buffers of rows, tables and journals.
 async fn attribute(store: &Store, files: &[ObjectId], round: u8) -> Result<()> {
     let (who, name) = (root(), XattrName::new(b"user".to_vec()).unwrap());
     for file in files {
@@ -67,8 +67,8 @@ async fn attribute(store: &Store, files: &[ObjectId], round: u8) -> Result<()> {
     Ok(())
 }
 
-/// The embedded store could not make its next table or journal and ended ("Poisoned"), and the server with it: clients had used up
-/// the files of the disk with small ones.
+/// Clients had used up the files of the disk with small ones. The embedded store could not create its next table or journal and ended
+/// ("Poisoned"), and the server with it.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_who_use_up_the_files_of_a_disk_can_change_and_remove_what_they_have() {
     let Some(disk) = SmallDisk::made(MEBIBYTES, &MAKER) else {
@@ -87,7 +87,7 @@ async fn clients_who_use_up_the_files_of_a_disk_can_change_and_remove_what_they_
         let written = store.write(access, *id, 50, data.clone(), Stability::File);
         written.await.unwrap();
     }
-    // What is made has no data yet, and so needs none of them.
+    // A new file has no data yet, so it needs no file of the disk.
     assert_eq!(
         make(&store, "one more", Stability::File).await,
         Err(Error::NoSpace)
@@ -120,7 +120,7 @@ async fn clients_who_use_up_the_files_of_a_disk_can_change_and_remove_what_they_
     assert!(Store::check(&options.directory, false).unwrap().sound);
 }
 
-/// Uses up what is left.
+/// Uses up the remaining files.
 fn use_up(disk: &SmallDisk) -> PathBuf {
     let beside = disk.path().join("beside");
     fs::create_dir(&beside).unwrap();

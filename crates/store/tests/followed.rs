@@ -1,4 +1,4 @@
-//! Random work at one store, followed by another through crashes: at the end both have the same rows and
+//! Random work at one store, which another store follows through crashes: at the end both have the same rows and
 //! the same bytes.
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use vfs::{
 
 const ROOT: ObjectId = ObjectId::ROOT;
 
-/// What the leader does; small numbers choose among a few names, directories and places.
+/// The leader's operations; small numbers choose among a few names, directories and places.
 #[derive(Clone, Debug)]
 enum Work {
     Create(u8, u8, u16),
@@ -65,7 +65,7 @@ fn work() -> impl Strategy<Value = Work> {
     ]
 }
 
-/// The leader's directories, and which files the follower may not have all bytes of.
+/// The leader's directories, and the files whose bytes the follower may lack.
 struct Run {
     pair: Pair,
     folders: Vec<ObjectId>,
@@ -104,7 +104,7 @@ impl Run {
         (attributes.kind == vfs::ObjectKind::File).then_some(id)
     }
 
-    /// Whatever is refused leaves both as they are.
+    /// Carries out an operation. A refused operation leaves both stores unchanged.
     async fn carry_out(&mut self, work: Work) {
         self.stamp = self.stamp.wrapping_add(1);
         let leader = &self.pair.leader;
@@ -136,7 +136,7 @@ impl Run {
                 let Some(id) = self.file(name).await else {
                     return;
                 };
-                // Rows alone bring the end and the hole before it.
+                // Rows alone bring the new end and the hole before it.
                 leader.set(id, &with_size(size.into())).await.unwrap();
             }
             Work::Punch(name, offset, length) => self.punch(name, (offset, length)).await,
@@ -215,7 +215,7 @@ impl Run {
         self.unshipped.insert(id);
     }
 
-    /// Sends what the follower has not got; it has to know the sizes first.
+    /// Sends what the follower lacks; the follower has to know the sizes first.
     async fn ship(&mut self) {
         let _records = self.pair.follow_at_once().await;
         for id in std::mem::take(&mut self.unshipped) {
@@ -229,7 +229,7 @@ impl Run {
         self.ship().await;
         self.pair.same_rows().await;
         let (leader, follower) = (&self.pair.leader, &self.pair.follower);
-        // After a crash, what was removed may still have been open.
+        // After a crash, removed files may still have been open.
         follower.store().end_reclaim().await.unwrap();
         for (id, _) in leader.store().files(None, usize::MAX).unwrap() {
             assert_eq!(leader.content(id).await, follower.content(id).await, "{id}");

@@ -1,4 +1,4 @@
-//! A store that follows another: updates applied, content taken over, crashes in between.
+//! A store that follows another: applied updates, received content, crashes in between.
 
 use crate::fixture::pair::{LEADER, Pair, apply, update};
 use crate::fixture::{READ, REFUSED, name, open_owner, root, with_size};
@@ -114,7 +114,7 @@ async fn content_follows_with_its_holes_and_ends_at_the_size() {
         pair.follower.content(id).await,
         pair.leader.content(id).await
     );
-    // A piece of before the file was cut ends where it does now.
+    // An older piece of the file ends at its present end.
     pair.leader.set(id, &with_size(5)).await.unwrap();
     pair.follow().await;
     let late = ContentPiece::Data {
@@ -248,7 +248,7 @@ async fn many_small_pieces_share_their_trips_to_the_disk() {
     join_all(set).await;
     let after = pair.follower.store().statistics();
     let trips = after.group_commits - before.group_commits;
-    // How many share a trip is the disk's pace; that none needs one more is the store's.
+    // How many operations share a flush depends on the disk; that none needs an additional one depends on the store.
     assert!(trips <= FILES, "{trips} trips for {FILES} files");
     assert_eq!(after.data_syncs, before.data_syncs);
     for id in ids {
@@ -256,7 +256,7 @@ async fn many_small_pieces_share_their_trips_to_the_disk() {
     }
 }
 
-/// Runs all of them side by side.
+/// Runs all of them concurrently.
 async fn join_all(mut running: Vec<std::pin::Pin<Box<impl Future<Output = ()>>>>) {
     std::future::poll_fn(|context| {
         running.retain_mut(|one| one.as_mut().poll(context).is_pending());
@@ -281,7 +281,7 @@ async fn what_was_taken_over_survives_a_crash_without_a_new_version() {
     assert_eq!(pair.follower.content(id).await, vec![5; 3000]);
     assert_eq!(pair.follower.store().recovered().unwrap(), []);
     assert!(pair.follower.store().applied(LEADER).unwrap() > 0);
-    // Between the rows and the content there are holes.
+    // There are holes between the rows and the content.
     pair.leader.write(id, 0, &[6; 6000]).await.unwrap();
     pair.follow().await;
     pair.follower.crash();
@@ -300,7 +300,7 @@ async fn updates_made_one_still_cut_what_the_follower_has() {
     pair.leader.write(id, 0, &[7; 100]).await.unwrap();
     pair.follow().await;
     pair.ship(id).await;
-    // Both ends before one update, which none of the rows alone would tell of.
+    // The file is cut and extended in one update; none of the rows alone shows that.
     pair.leader.set(id, &with_size(10)).await.unwrap();
     pair.leader.set(id, &with_size(100)).await.unwrap();
     assert_eq!(pair.follow_at_once().await, 2);
@@ -330,7 +330,7 @@ async fn what_is_made_and_changed_meanwhile_is_one_update() {
     pair.same_rows().await;
 }
 
-/// Of one file the follower knows, and of one it has never heard.
+/// The follower knows one of the files, and has never heard of the other.
 #[tokio::test]
 async fn an_attribute_of_what_is_removed_by_the_same_update_leaves_nothing() {
     let mut pair = Pair::new().await;

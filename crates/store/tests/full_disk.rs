@@ -1,7 +1,7 @@
-//! A disk that fills up: what is refused, what goes on, and what is left when nothing was kept back.
+//! A disk that fills up: what is refused, what still works, and what remains without a reserve.
 //!
-//! Needs a small file system of its own, which only the superuser can mount; for anybody else these
-//! tests say so and prove nothing.
+//! Needs its own small file system, which only the superuser can mount; otherwise these
+//! tests report that and prove nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,7 @@ use vfs::{
 const ROOT: ObjectId = ObjectId::ROOT;
 const MEBIBYTE: u64 = 1 << 20;
 
-/// A file system in memory, gone with the test.
+/// A file system in memory, removed with the test.
 struct SmallDisk {
     path: tempfile::TempDir,
 }
@@ -104,7 +104,7 @@ async fn a_full_disk_refuses_data_and_lets_things_be_removed() {
         count > 16 && error == Error::NoSpace,
         "{error} after {count} MiB"
     );
-    // The last mebibyte holds some small things still.
+    // The last mebibyte still has space for some small files.
     let mut smalls = 0;
     while let Ok(small) = make(&store, &format!("small{smalls}"), file()).await {
         let page = Bytes::from(vec![9; 4096]);
@@ -123,7 +123,7 @@ async fn a_full_disk_refuses_data_and_lets_things_be_removed() {
     }
     assert_eq!(make(&store, "new", directory()).await, Err(Error::NoSpace));
     assert!(store.space().await.unwrap().available_bytes < MEBIBYTE);
-    // What exists is opened, read, renamed and cut short.
+    // Existing files can be opened, read, renamed and cut.
     make(&store, "kept", NewObject::File(Creation::Unchecked))
         .await
         .unwrap();
@@ -146,7 +146,7 @@ async fn a_full_disk_refuses_data_and_lets_things_be_removed() {
     assert!(report.sound, "{report}");
 }
 
-/// Removed data is cleared away behind; how soon is not promised.
+/// Waits until data can be written: removed data is cleared away later, without a guaranteed time.
 async fn until_writable(store: &Store, id: ObjectId) {
     let start = Instant::now();
     let data = Bytes::from(vec![8; 4 * MEBIBYTE as usize]);
@@ -177,7 +177,7 @@ async fn what_does_not_fit_aside_is_refused_and_leaves_nothing() {
     let refused = store.save_aside("all", "no space", &[small, large]).await;
     assert_eq!(refused.unwrap_err(), Error::NoSpace);
     assert_eq!(std::fs::read_dir(&sets).unwrap().count(), 0);
-    // Nothing was lost, and what fits is kept.
+    // Nothing was lost, and everything that fits is kept.
     assert!(!store.statistics().failed);
     store
         .set_attributes(
@@ -202,7 +202,7 @@ async fn what_does_not_fit_aside_is_refused_and_leaves_nothing() {
     );
 }
 
-/// Fills the disk beside the store, to the last byte.
+/// Fills the disk with a file outside the store, to the last byte.
 fn fill_beside(disk: &SmallDisk) -> PathBuf {
     let path = disk.path().join("beside");
     let mut file = std::fs::File::create(&path).unwrap();
@@ -211,7 +211,7 @@ fn fill_beside(disk: &SmallDisk) -> PathBuf {
     path
 }
 
-/// Data files of a store.
+/// The number of data files of a store.
 fn data_files(store: &Path) -> usize {
     let below = |path: PathBuf| {
         std::fs::read_dir(path)
@@ -222,7 +222,7 @@ fn data_files(store: &Path) -> usize {
     directories.flat_map(below).count()
 }
 
-/// A data file that a failed write has made goes with its file, also when nothing says any more that this was written.
+/// The data file that a failed write created is removed with its file, even if the mark of this write is gone.
 #[tokio::test]
 async fn what_a_write_that_failed_has_made_is_removed_with_its_file() {
     let Some(disk) = SmallDisk::mounted(80) else {
@@ -259,7 +259,7 @@ async fn a_store_that_others_leave_no_space_fails_loudly_and_comes_back_whole() 
         store.end_reclaim().await.unwrap();
         make(&store, "n0", directory()).await.unwrap();
         let beside = fill_beside(&disk);
-        // With nothing kept back, what needs no space in the end is tried, and meets the full disk.
+        // Without a reserve, operations that need no space permanently are tried, and meet the full disk.
         let mut renamed = 0;
         let error = loop {
             let (old, new) = (
@@ -272,7 +272,7 @@ async fn a_store_that_others_leave_no_space_fails_loudly_and_comes_back_whole() 
             }
         };
         assert!(matches!(error, Error::Io(_)), "{error}");
-        // From the failure on nothing is promised any more, and nothing answered.
+        // After the failure nothing is guaranteed and nothing is answered.
         assert!(store.statistics().failed);
         assert!(matches!(store.attributes(ROOT).await, Err(Error::Io(_))));
         assert!(matches!(
@@ -285,7 +285,7 @@ async fn a_store_that_others_leave_no_space_fails_loudly_and_comes_back_whole() 
         let report = Store::check(&options.directory, false).unwrap();
         assert!(report.sound, "{report}");
         let store = Store::open(&options).unwrap();
-        // The renaming that failed may have happened, as if only its answer had been lost.
+        // The failed rename may have happened, as if only its reply had been lost.
         let mut found = 0;
         for number in [renamed, renamed + 1] {
             found += u32::from(

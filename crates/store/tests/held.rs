@@ -1,4 +1,4 @@
-//! Locks and denials of which other replicas are told.
+//! Locks and denials that are recorded for other replicas.
 
 use crate::fixture::pair::Pair;
 use crate::fixture::{Fixture, READ, REFUSED, WRITE, open_owner};
@@ -48,7 +48,7 @@ async fn locks_are_held_where_the_primary_says() {
     pair.follow().await;
     assert_eq!(changes.recv().await, Ok(id));
     lock(&pair.follower, id, "b", bytes(5, 6)).await.unwrap();
-    // What is gone has no locks.
+    // A removed file has no locks.
     lock(&pair.leader, id, "a", bytes(0, 9)).await.unwrap();
     pair.leader.remove(ROOT, "f").await.unwrap();
     pair.follow().await;
@@ -106,7 +106,7 @@ async fn denials_hold_everywhere_until_they_are_given_up() {
         .unwrap();
     pair.follow().await;
     pair.follower.open(id, "b", WRITE).await.unwrap();
-    // An open that denies nothing is nobody's business.
+    // An open without denials is not recorded.
     pair.leader
         .store()
         .close(id, &open_owner("a"))

@@ -1,4 +1,4 @@
-//! Files whose data is still on its way: marked with the rows, until all of it has come.
+//! Files whose data has not arrived yet: marked together with the rows, until all of it has arrived.
 
 use crate::fixture::pair::{LEADER, Pair, apply, update};
 use crate::fixture::{Fixture, READ, open_owner};
@@ -24,7 +24,7 @@ async fn a_file_is_marked_with_the_rows_until_everything_has_come() {
     assert_eq!(pair.follower.store().incomplete_files(OTHER).unwrap(), []);
     pair.follower.crash();
     assert_eq!(marked(&pair), [(id, born, second)]);
-    // Some of it has come, and others have nothing to say about it.
+    // Some of it has arrived, and reports of other primaries do not count.
     let store = pair.follower.store();
     store.note_complete(id, LEADER, first).await.unwrap();
     store.note_complete(id, OTHER, second).await.unwrap();
@@ -46,7 +46,7 @@ async fn a_file_is_marked_with_the_rows_until_everything_has_come() {
     assert_eq!(marked(&pair), []);
 }
 
-/// Of what a primary wrote in two turns the first has come: what is missing follows the version that the second turn began with.
+/// A primary wrote in two turns, and the data of the first has arrived: the missing data follows the version before the second turn.
 #[tokio::test]
 async fn what_is_missing_follows_the_version_before_the_last_turn() {
     let mut pair = Pair::new().await;
@@ -80,7 +80,7 @@ async fn what_is_missing_follows_the_version_before_the_last_turn() {
     assert_eq!(before(&pair), resumed);
 }
 
-/// Data that was here gives way to a copy that lacks it: what its primary had said of it, and says once more, counts for nothing.
+/// A copy that lacks local data replaced it: earlier and repeated reports of its primary do not count.
 #[tokio::test]
 async fn what_has_given_way_is_complete_when_it_was_sent_again() {
     let mut pair = Pair::new().await;
@@ -105,7 +105,7 @@ async fn what_has_given_way_is_complete_when_it_was_sent_again() {
     assert!(!store.is_incomplete(id) && !store.has_given_way(LEADER, None));
 }
 
-/// Who may write has all there is, even if the last word of that is still on its way.
+/// A replica that may write has all data, even if the last report of that has not arrived.
 #[tokio::test]
 async fn who_writes_a_file_lacks_nothing_of_it() {
     let mut pair = Pair::new().await;
@@ -146,14 +146,14 @@ async fn a_removed_file_takes_its_mark_along() {
     }
     let (shut, open) = (ids[0], ids[1]);
     pair.follower.open(open, "owner", READ).await.unwrap();
-    // The record that removes a file may say that its data changes too.
+    // The record that removes a file may contain a change of its data, too.
     pair.leader.remove(ROOT, "shut").await.unwrap();
     pair.follow_one(&[shut]).await;
     pair.leader.remove(ROOT, "open").await.unwrap();
     pair.follow_one(&[open]).await;
     let store = pair.follower.store();
     assert!(!store.is_incomplete(shut));
-    // Its data will never come, so who has it open must not take it for complete.
+    // Its data will never arrive, so the client that has it open must not read it as complete.
     assert!(store.is_incomplete(open));
     assert_eq!(store.incomplete_files(LEADER).unwrap(), []);
     store.close(open, &open_owner("owner")).await.unwrap();

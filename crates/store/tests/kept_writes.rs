@@ -1,5 +1,5 @@
-//! Small stable writes are promised before their data files are stable. These tests take the data files
-//! away, as a power failure would that struck before the disk had them.
+//! Small stable writes are answered before their data files are stable. These tests remove the data files,
+//! as a power failure would do before they are stable.
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +47,7 @@ async fn a_small_stable_write_outlives_its_data_file() {
     expected[5_000..5_011].copy_from_slice(b"and over it");
     assert_eq!(store.content(first).await, expected);
     assert_eq!(store.content(second).await, &b"\0\0\0x"[..]);
-    // What was restored is stable now and is not restored again.
+    // The restored data is stable now and is not restored again.
     store.reopen_unsynced();
     assert_eq!(store.content(first).await, expected);
 }
@@ -124,7 +124,7 @@ async fn many_small_writes_to_one_file_are_all_stable() {
     let mut store = Fixture::new();
     let id = store.file(ObjectId::ROOT, "log").await;
     let mut expected = Vec::new();
-    // More than is kept of one file, so that the data file is made stable in between.
+    // More than the limit for one file, so that the data file is made stable in between.
     for number in 0..100_u32 {
         let line = vec![number as u8; 4096];
         write_stably(&store, id, expected.len() as u64, &line).await;
@@ -134,7 +134,7 @@ async fn many_small_writes_to_one_file_are_all_stable() {
     assert_eq!(store.content(id).await, expected);
 }
 
-/// A file of a store as it is after a crash now.
+/// The content of a file after a crash now.
 async fn content_after_crash(store: &Fixture, id: ObjectId) -> bytes::Bytes {
     let crashed = store.crashed_copy();
     let after = Store::open(&crashed).unwrap();
@@ -147,7 +147,7 @@ async fn content_after_crash(store: &Fixture, id: ObjectId) -> bytes::Bytes {
     read.unwrap().bytes
 }
 
-/// The commit was answered before the row of the kept write was gone for good; a kill brought it back.
+/// The commit was answered before the removal of the kept write's row was stable; a kill restored the row.
 #[tokio::test]
 async fn a_kept_write_does_not_come_back_when_the_process_is_killed_after_a_commit() {
     let store = Fixture::new();

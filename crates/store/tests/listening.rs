@@ -1,4 +1,4 @@
-//! A listener hears of everything that looks different, before and after the moment at which it changes.
+//! A listener is called before and after each change that becomes visible.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use vfs::{Attributes, FileSystem, ObjectId};
 
 const ROOT: ObjectId = ObjectId::ROOT;
 
-/// Notes what it hears, and how the first object looked then.
+/// Notes its calls, and the state of the first object at that time.
 struct Listener {
     store: Store,
     watched: Mutex<Option<ObjectId>>,
@@ -31,7 +31,7 @@ impl Listener {
     }
 }
 
-/// What needs not wait for anything.
+/// The result of a future that need not wait for anything.
 fn at_once<T>(future: impl Future<Output = T>) -> T {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {
@@ -80,7 +80,7 @@ async fn every_object_is_named_whose_attributes_or_names_change() {
     let mut all = vec![folder, file];
     all.sort();
     assert_eq!(listener.heard(), all);
-    // What is replaced changes as much as what replaces it.
+    // The replaced object changes as well as the one that replaces it.
     let other = store.file(folder, "h").await;
     listener.heard();
     store.rename((ROOT, "f"), (folder, "h")).await.unwrap();
@@ -91,7 +91,7 @@ async fn every_object_is_named_whose_attributes_or_names_change() {
     let mut all = vec![folder, file];
     all.sort();
     assert_eq!(listener.heard(), all);
-    // A time of last read is no change.
+    // A new access time is not a change.
     store.clock.advance(1_000_000);
     let before = store.attributes(file).await.accessed;
     store.read(file, 0, 10).await.unwrap();
@@ -109,7 +109,7 @@ async fn it_hears_before_anybody_can_see_a_change_and_behind_it() {
     let after = store.set(file, &with_mode(0o600)).await.unwrap();
     let looks = std::mem::take(&mut *listener.looks.lock().unwrap());
     assert_eq!(looks, [Some(before), Some(after)]);
-    // What is refused is not heard of.
+    // A refused operation does not call the listener.
     store.rename((ROOT, "none"), (ROOT, "f")).await.unwrap_err();
     assert_eq!(*listener.looks.lock().unwrap(), []);
 }

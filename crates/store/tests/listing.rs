@@ -74,7 +74,7 @@ async fn what_stays_is_listed_once_while_others_come_and_go() {
         if page.end {
             break;
         }
-        // The even names stay; odd ones go, among them the one behind which reading goes on.
+        // The even names stay; odd ones are removed, among them the one after which the listing continues.
         let last = seen.last().map(|entry| entry.name.to_string()).unwrap();
         let number: u32 = last
             .trim_start_matches(|c: char| !c.is_ascii_digit())
@@ -97,8 +97,8 @@ async fn what_stays_is_listed_once_while_others_come_and_go() {
     assert_eq!(names(&seen).len(), seen.len(), "a name came twice");
 }
 
-/// Names of a directory are kept in memory run by run. It has more of them than a run holds, is listed after each change,
-/// and always shows just what is there, in each size of a page.
+/// The names of a directory are cached in runs. The directory has more names than a run holds and is listed after each change;
+/// with each page size the listing shows exactly the present names.
 #[tokio::test]
 async fn every_listing_shows_every_change_before_it() {
     let store = Fixture::new();

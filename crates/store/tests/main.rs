@@ -1,4 +1,4 @@
-//! One store as those see it who use it.
+//! Tests of one store through its public interface.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! The directory of a store is moved away, replaced, or claimed by somebody else while the store is open.
+//! The directory of an open store is moved away, replaced, or claimed by another process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn away(store: &Fixture) -> PathBuf {
     store.options.directory.with_extension("away")
 }
 
-/// Makes files until the store has failed. Returns those of which everything was answered.
+/// Creates files until the store has failed. Returns those for which every operation was answered.
 async fn write_until_it_ends(store: &Fixture) -> Vec<ObjectId> {
     let mut answered = Vec::new();
     for number in 0.. {
@@ -57,8 +57,8 @@ async fn expect_all(store: &Fixture, files: &[ObjectId]) {
     assert!(report.is_err(), "it is open");
 }
 
-/// What was answered as stable lay in new directories below the old path, on another disk if the old one was unmounted, and was
-/// missing when the directory was put back.
+/// Data reported as stable was written to new directories below the old path, on another disk if the old one was unmounted, and was
+/// missing when the directory was moved back.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_answered_while_the_directory_is_moved_away_lies_in_it() {
     let mut store = Fixture::new();
@@ -81,7 +81,7 @@ fn copy(from: &Path, to: &Path) {
     assert!(copied.unwrap().success());
 }
 
-/// The store went on in the directory that had been moved away, and its copy was served after the next start.
+/// The store continued in the directory that had been moved away, and its copy was served after the next start.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_ends_when_a_copy_is_in_the_place_of_its_directory() {
     let mut store = Fixture::new();
@@ -98,7 +98,7 @@ async fn a_store_ends_when_a_copy_is_in_the_place_of_its_directory() {
     expect_all(&store, &answered).await;
 }
 
-/// Somebody removed the file by which a store is claimed, and another process could open the store.
+/// The file by which a store is claimed was removed, and another process could open the store.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_ends_when_another_process_has_claimed_it() {
     let store = Fixture::new();

@@ -1,4 +1,4 @@
-//! Making, finding, removing, renaming and linking, one test per operation and outcome.
+//! Creating, finding, removing, renaming and linking, one test per operation and outcome.
 
 use crate::fixture::{Fixture, directory, file, name, root, symlink, user, with_mode, with_size};
 use bytes::Bytes;
@@ -233,7 +233,7 @@ async fn a_set_group_id_directory_hands_down_its_group() {
         .make_as(&maker, shared, "f", file(), &with_mode(0o2775))
         .await
         .unwrap();
-    // The group is the directory's, and the maker is no member: no set-group-id program of it.
+    // The group is the directory's, and the creator is not a member: it gets no set-group-id program of that group.
     assert_eq!((made.attributes.group, made.attributes.mode), (50, 0o775));
     let sub = store
         .make_as(&maker, shared, "d", directory(), &with_mode(0o755))

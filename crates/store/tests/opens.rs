@@ -1,4 +1,4 @@
-//! Opens, what they deny, byte-range locks, and files that live on by an open.
+//! Opens, their denials, byte-range locks, and files that exist without a name because they are open.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn data_files(store: &Path) -> usize {
     inner.map(|inner| children(&inner).len()).sum()
 }
 
-/// Removed data is cleared away behind; how soon is not promised.
+/// Waits until removed data is cleared away; there is no guaranteed time.
 async fn until_cleared(store: &Fixture, expected: usize) {
     let start = Instant::now();
     while data_files(&store.options.directory) != expected {
@@ -83,7 +83,7 @@ async fn opening_checks_permission_for_what_is_new() {
         .open(AccessCheck::Open(&member), id, &owner, WRITE)
         .await
         .unwrap();
-    // It holds both by now.
+    // The owner holds both now.
     open(READ.union(WRITE)).await.unwrap();
 }
 

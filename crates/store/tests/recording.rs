@@ -59,7 +59,7 @@ async fn every_operation_leaves_one_record_of_the_rows_it_changed() {
     assert!(of_xattr.contains(&RowSubject::Xattr(id)));
     assert!(!of_xattr.contains(&RowSubject::Link(id)));
     assert!(records.is_sorted_by(|a, b| a.position < b.position));
-    // The last word on each row is the row.
+    // The last change of each row is the row.
     let rows = all_rows(store.store()).await;
     for change in &records.last().unwrap().changes {
         let mut rows = rows.iter();
@@ -91,13 +91,13 @@ async fn nothing_is_recorded_unless_asked_for() {
     assert!(store.store().updates(0, 100).unwrap().is_empty());
 }
 
-/// Counterexamples 17 and 26 of the replication design: a primary crashes, loses what was not stable
-/// yet, and uses the same positions, versions or identifiers again for something else.
+/// Counterexamples 17 and 26 of the replication design: a primary crashes, loses unstable changes,
+/// and uses the same positions, versions or identifiers again for other changes.
 #[tokio::test]
 async fn numbers_shown_before_a_crash_are_not_used_again_after_it() {
     let mut store = Fixture::hooked();
     store.file(ROOT, "stable").await;
-    // What a crash leaves: the disk as it is now, without anything that follows.
+    // The state after a crash: the disk as it is now, without later changes.
     let crashed = store.crashed_copy();
     let mut shown = Vec::new();
     for number in 0..500 {

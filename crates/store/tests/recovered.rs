@@ -1,4 +1,4 @@
-//! Discarded versions kept aside: all of what they were, out of reach of what happens to the store later.
+//! Saved discarded versions: they are complete, and later changes of the store do not affect them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -72,7 +72,7 @@ async fn what_is_kept_is_all_of_it_and_stays_as_it_was() {
         .save_aside("thaw-1", "twice", &objects)
         .await;
     assert_eq!(again.unwrap_err(), Error::Exists);
-    // What happens afterwards is no concern of what was kept.
+    // Later changes do not affect the saved version.
     fixture.write(id, 0, &[2; 20_000]).await.unwrap();
     fixture.set(id, &with_size(10)).await.unwrap();
     fixture.store().sync().await.unwrap();
@@ -144,13 +144,13 @@ async fn an_unfinished_set_does_not_count_and_is_made_anew() {
         .unwrap();
     assert!(!directory.join("recovered/one.unfinished").exists());
     assert_eq!(text(&all(&directory, "one")[&ROOT].path), "/");
-    // What was left under other labels goes when the store is opened again.
+    // Unfinished sets under other labels are removed when the store is opened again.
     let other = directory.join("recovered/other.unfinished");
     std::fs::create_dir_all(other.join("data")).unwrap();
     fixture.reopen().await;
     assert!(!other.exists());
     assert_eq!(recovered::list(&directory).unwrap().len(), 1);
-    // Damage is told, not believed.
+    // Damage is reported, not accepted.
     let manifest = directory.join("recovered/one/manifest.jsonl");
     std::fs::write(manifest, "{\"object\": 3}\n").unwrap();
     assert!(
@@ -214,7 +214,7 @@ async fn what_others_may_not_have_is_known_by_the_records() {
         .unwrap();
     assert_eq!(store.changed_after(through).unwrap(), [ROOT, moved, folder]);
     assert_eq!(store.changed_after(position(store)).unwrap(), []);
-    // Content that was not shipped counts however old it is.
+    // Unshipped content counts, no matter how old it is.
     fixture.write(old, 0, b"x").await.unwrap();
     assert_eq!(store.changed_after(position(store)).unwrap(), [old]);
     fixture.remove(ROOT, "old").await.unwrap();

@@ -1,4 +1,4 @@
-//! What a client's request has done is on record with the change, so that a repeat is answered and not carried out again.
+//! The result of a client's request is on record with the change, so that a repeat is answered and not carried out again.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ fn asking(series: u8, number: u64) -> Credentials {
     }))
 }
 
-/// The same request, to be answered only if it was carried out.
+/// A pure repeat of the same request.
 fn again(who: &Credentials) -> Credentials {
     let request = who.request.map(|request| RequestId {
         repeat_only: true,
@@ -34,7 +34,7 @@ fn again(who: &Credentials) -> Credentials {
     who.with_request(request)
 }
 
-/// What a change returned, as far as a client must be told the same again.
+/// The result of a change, as far as a repeat must get the same.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     Made(ObjectId, DirectoryChange, bool),
@@ -57,7 +57,7 @@ const CHANGES: [&str; 11] = [
     "truncate",
 ];
 
-/// Makes one of the changes, each of which another one makes possible.
+/// Makes one of the changes; each change makes another one possible.
 async fn change(store: &Store, who: &Credentials, what: &str, file: ObjectId) -> Result<Told> {
     let (set, xattr) = (SetAttributes::default(), XattrName::new(b"x".to_vec()));
     let xattr = xattr.unwrap();
@@ -114,7 +114,7 @@ async fn change(store: &Store, who: &Credentials, what: &str, file: ObjectId) ->
     }
 }
 
-/// Makes all the changes, each in a series of its own, and tells what was answered.
+/// Makes all the changes, each in its own series, and returns the answers.
 async fn make_all(store: &Store, file: ObjectId) -> Vec<Told> {
     let mut told = Vec::new();
     for (series, what) in (0..).zip(CHANGES) {
@@ -123,11 +123,11 @@ async fn make_all(store: &Store, file: ObjectId) -> Vec<Told> {
     told
 }
 
-/// Every repeat is told what was told first, by a store that makes no change for it.
+/// Checks that every repeat gets the first answer, and that the store makes no change for it.
 async fn assert_all_answered(store: &Store, file: ObjectId, told: &[Told]) {
     let version = store.attributes(ROOT).await.unwrap().change;
     for (series, (what, told)) in (0..).zip(CHANGES.iter().zip(told)) {
-        // What was made and removed again is gone, and not made once more.
+        // An object that was created and removed is gone, and is not created again.
         let gone = match told {
             Told::Made(object, directory, _) if *what == "create" => Some(Error::Removed {
                 object: *object,
@@ -163,7 +163,7 @@ async fn a_mere_repeat_of_what_was_not_done_is_refused() {
         let refused = change(fixture.store(), &again(&asking(series, 7)), what, file).await;
         assert_eq!(refused, Err(Error::NotCarriedOut), "{what}");
     }
-    // Also when the series has gone on, and when something else was asked under that name.
+    // Also when the series has continued, and when another request has the same name.
     let first = asking(1, 7);
     change(fixture.store(), &first, "mkdir", file)
         .await
@@ -236,7 +236,7 @@ async fn a_copy_of_the_tree_answers_repeats_too() {
     assert_all_answered(follower, file, &told).await;
 }
 
-/// The first request of a slot was carried out elsewhere, the next one here; the record of the first comes late.
+/// The first request of a slot was carried out elsewhere, the next one here; the record of the first arrives late.
 #[tokio::test]
 async fn a_late_record_does_not_replace_what_came_after() {
     let pair = Pair::new().await;
@@ -252,7 +252,7 @@ async fn a_late_record_does_not_replace_what_came_after() {
     assert_eq!(answered, Ok(told));
 }
 
-/// How many series are remembered; the store says the same when it has counted them anew.
+/// The number of series; the store reports the same after it has counted them again.
 async fn remembered(fixture: &mut Fixture) -> u64 {
     fixture.store().sync().await.unwrap();
     let before = fixture.store().statistics().requests;

@@ -1,5 +1,5 @@
-//! A store whose tree is replaced by that of another: both are the same afterwards, and no content is
-//! fetched that was there already.
+//! A store whose tree is replaced by that of another: both are the same afterwards, and only missing content is
+//! fetched.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use vfs::{
 
 const ROOT: ObjectId = ObjectId::ROOT;
 
-/// What happens at one store; small numbers choose among a few names, directories and places.
+/// Operations at one store; small numbers choose among a few names, directories and places.
 #[derive(Clone, Debug)]
 enum Work {
     File(u8, u8),
@@ -92,7 +92,7 @@ async fn find(store: &Fixture, (at, name): (u8, u8)) -> Option<(ObjectId, Object
     Some((id, store.attributes(id).await.kind))
 }
 
-/// Whatever cannot be done leaves everything as it is.
+/// Carries out an operation. An impossible operation leaves everything unchanged.
 async fn carry_out(store: &Fixture, work: &Work, stamp: u8) -> Option<()> {
     match work.clone() {
         Work::File(at, name) => {
@@ -175,7 +175,7 @@ async fn twins(works: &[Work]) -> Pair {
     pair
 }
 
-/// What a store that is about to be resynchronised has to fetch, and nothing else.
+/// The files that a store has to fetch after a resynchronisation.
 async fn lacking(pair: &Pair) -> BTreeSet<ObjectId> {
     let store = pair.follower.store();
     let here = files(store).await;
@@ -213,7 +213,7 @@ async fn interrupt(pair: &mut Pair, pages: usize) {
 
 async fn sound(fixture: &mut Fixture) {
     let directory = fixture.options.directory.clone();
-    // What has to be cleared away is, or is listed.
+    // Everything that has to be cleared away is cleared away, or is listed.
     fixture.close();
     let report = Store::check(&directory, false).unwrap();
     assert!(report.sound, "{report}");
@@ -247,7 +247,7 @@ async fn resynchronise(mut pair: Pair, crash: Crash) {
     assert!(positions[0].1 >= own.1, "positions are never used twice");
     assert!(pair.follower.store().updates(0, 1).unwrap().is_empty());
     assert!(pair.follower.store().unshipped().unwrap().is_empty());
-    // Both go on from there.
+    // Both continue from there.
     pair.leader.file(ROOT, "afterwards").await;
     pair.follow().await;
     pair.follower.crash();
@@ -324,7 +324,7 @@ async fn what_was_removed_here_comes_back_with_its_content() {
     let written = Work::Write((0, 0), 0, 9000, true);
     let pair = twins(&[Work::File(0, 0), written]).await;
     let id = pair.leader.find(ROOT, "n0").await.unwrap();
-    // The data file may be cleared away at any time from here on.
+    // From here on the data file may be cleared away at any time.
     pair.follower.remove(ROOT, "n0").await.unwrap();
     assert_eq!(lacking(&pair).await, BTreeSet::from([id]));
     resynchronise(pair, Crash::Never).await;
@@ -357,7 +357,7 @@ async fn what_does_not_exist_there_leaves_nothing_behind() {
     assert_eq!(statistics, (pair.leader.store().statistics().objects, 0));
     sound(&mut pair.follower).await;
     pair.follower.reopen_unsynced();
-    // Clearing away happens behind.
+    // Clearing happens in the background.
     pair.follower.store().begin_resync().await.unwrap();
     let data = pair.follower.options.directory.join("data");
     assert_eq!(data_files(&data), 0);

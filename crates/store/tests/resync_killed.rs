@@ -1,4 +1,4 @@
-//! A resynchronisation whose process is killed at any moment, again and again: it is begun again each time,
+//! A resynchronisation whose process is killed at any moment, again and again: it is restarted each time,
 //! and at the end the two stores are the same.
 
 use std::path::Path;
@@ -22,7 +22,7 @@ fn open(path: &Path) -> Store {
     Store::open(&options).unwrap()
 }
 
-/// The process that is killed: resynchronises, and fetches, without an end.
+/// The process that is killed: it resynchronises and fetches without end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child() {
     let Ok(paths) = std::env::var(CHILD) else {
@@ -36,7 +36,7 @@ async fn child() {
     }
 }
 
-/// Files that both have, that one has changed, and that only one has.
+/// Stores with common files, of which one store has changed some, and files that only one of them has.
 async fn diverged() -> Pair {
     let mut pair = Pair::new().await;
     let mut ids = Vec::new();
@@ -73,14 +73,14 @@ async fn diverged() -> Pair {
     pair
 }
 
-/// Changes some files of the one that is resynchronised, now that it can be changed.
+/// Changes some files of the resynchronised store, as far as they can be changed now.
 async fn diverge_again(follower: &Fixture, round: u64) {
     let (fetching, all) = (
         follower.store().files_to_fetch().unwrap(),
         files(follower.store()).await,
     );
     for id in all.into_keys().filter(|id| id.as_u64() % 7 == round % 7) {
-        // What lacks its content is nobody's to change.
+        // Files without their content must not be changed.
         if !fetching.contains(&id) {
             follower.write(id, 50, &[round as u8; 3000]).await.unwrap();
             follower.set(id, &with_size(2000 + round)).await.unwrap();
@@ -111,7 +111,7 @@ async fn a_killed_resynchronisation_is_begun_again() {
     pair.follower.close();
     let mut unfinished = 0;
     for round in 0..ROUNDS {
-        // Different rounds are killed at different points of their work; which ones does not matter.
+        // Different rounds are killed at different points of their work; the exact points do not matter.
         let after = Duration::from_millis(60 + 37 * round);
         run_and_kill(&pair.leader, &pair.follower, after);
         pair.follower.reopen_unsynced();

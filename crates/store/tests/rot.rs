@@ -1,8 +1,8 @@
-//! A disk that lies: files of a store are damaged on purpose, each kind of file in each kind of way. What comes of it
-//! is all right, or refused with what to do; never less than was answered without a word.
+//! A faulty disk: files of a store are damaged on purpose, each kind of file in each kind of way. The result
+//! is either correct, or refused with a remedy; answered data is never missing silently.
 //!
 //! `STORE_ROT_SEED` chooses other damage. Without `STORE_ROT_ROUNDS` each journal is damaged in each way, and some files of every other
-//! kind in one way each; with it, every file in each way, so often.
+//! kind in one way each; with it, every file is damaged in each way, this many times.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,10 +19,10 @@ const ROOT: ObjectId = ObjectId::ROOT;
 const FILES: u32 = 24;
 const LARGE: usize = 60_000;
 
-/// What was answered: every name in the root, its content and its attribute.
+/// The answered state: every name in the root, its content and its attribute.
 type Answered = BTreeMap<String, (Bytes, Option<Bytes>)>;
 
-/// What the disk does to a file.
+/// The damage of a file.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     ZeroSector,
@@ -47,7 +47,7 @@ fn content(number: u32) -> Bytes {
         .into()
 }
 
-/// A store with rows in tables and in its journal, and what it holds.
+/// Fills a store so that rows are in tables and in its journal; returns the content.
 async fn used(fixture: &Fixture) -> Answered {
     let (store, who) = (fixture.store(), root());
     store.end_reclaim().await.unwrap();
@@ -96,7 +96,7 @@ fn files_below(folder: &Path, found: &mut Vec<PathBuf>) {
     found.sort();
 }
 
-/// Copies a store; what is never written in place is linked.
+/// Copies a store; files that are never written in place are linked.
 fn copy(from: &Path, to: &Path) {
     let mut files = Vec::new();
     files_below(from, &mut files);
@@ -111,7 +111,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Does it, and says whether that changed something.
+/// Damages a file; returns whether that changed the file.
 fn inflict(damage: Damage, path: &Path, random: &mut Random) -> bool {
     let before = fs::read(path).unwrap();
     let mut bytes = before.clone();
@@ -146,13 +146,13 @@ fn inflict(damage: Damage, path: &Path, random: &mut Random) -> bool {
             bytes = theirs;
         }
     }
-    // A linked file is the original's, too.
+    // A linked file belongs to the original, too.
     fs::remove_file(path).unwrap();
     fs::write(path, &bytes).unwrap();
     bytes != before
 }
 
-/// Whether a refusal says what to do.
+/// Whether a refusal contains a remedy.
 fn has_remedy(error: &StoreError) -> bool {
     let text = error.to_string();
     [
@@ -166,7 +166,7 @@ fn has_remedy(error: &StoreError) -> bool {
     .any(|remedy| text.contains(remedy))
 }
 
-/// Reads everything. Says how often something was refused.
+/// Reads everything. Returns how often something was refused.
 async fn compare(store: &Store, answered: &Answered, case: &str) -> u32 {
     let who = root();
     let mut refused = 0;
@@ -215,7 +215,7 @@ async fn compare_file(
     refused
 }
 
-/// Damages one file of a copy and looks at what comes of it. Says whether anything was refused.
+/// Damages one file of a copy and checks the result. Returns whether anything was refused.
 async fn suffer(from: &Path, file: &Path, damage: Damage, answered: &Answered, seed: u64) -> bool {
     let place = tempfile::tempdir().unwrap();
     copy(from, place.path());
@@ -258,17 +258,17 @@ fn number_from(variable: &str, default: u64) -> u64 {
     given.map_or(default, |text| text.parse().unwrap())
 }
 
-/// What is damaged of a store, and how often.
+/// Which files of a store are damaged, and how often.
 #[derive(Clone, Copy)]
 struct Sweep {
     seed: u64,
     /// 0 for the short form.
     rounds: u64,
-    /// In the short form only this many files of each kind.
+    /// In the short form only this many files of each kind are damaged.
     sample: usize,
 }
 
-/// Which kind of file of a store this is, by its place in there.
+/// The kind of a file of a store, by its path.
 fn kind_of(file: &Path) -> String {
     let folder = file.iter().next().filter(|_| file.iter().count() > 1);
     let extension = file.extension().unwrap_or_default();
@@ -312,9 +312,9 @@ impl Sweep {
         }
     }
 
-    /// Damages one file after the other of a store that nobody has open. Returns how often something was refused.
+    /// Damages the files of a store that is not open, one after the other. Returns how often something was refused.
     async fn over(self, options: &StoreOptions, answered: &Answered) -> u32 {
-        // Opened once more, so that its journal has no space allocated ahead, which would only have to be copied.
+        // Open it once more, so that its journal has no space allocated in advance, which would have to be copied.
         drop(Store::open(options).unwrap());
         let from = &options.directory;
         let mut files = Vec::new();
@@ -362,7 +362,7 @@ async fn whatever_is_damaged_nothing_is_less_without_a_word() {
     assert!(refused > 5, "hardly anything was noticed");
 }
 
-/// The same at the replica that made the changes, which has records of them, and at one that followed.
+/// The same at the replica that made the changes, which has records of them, and at one that follows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_is_damaged_of_a_copy_nothing_is_less_without_a_word() {
     let mut pair = Pair::new().await;
@@ -380,7 +380,7 @@ async fn whatever_is_damaged_of_a_copy_nothing_is_less_without_a_word() {
     }
 }
 
-/// A check that changes nothing works where nothing can be changed, and finds the same as one that may.
+/// A check without repair works on a read-only store, and finds the same as a check with repair.
 #[tokio::test]
 async fn a_check_changes_no_file() {
     for mode in [CommitMode::Sync, CommitMode::Async] {
@@ -409,7 +409,7 @@ async fn a_check_changes_no_file() {
     }
 }
 
-/// The only journal is gone: the tables are all that can be had, and that was refused, too.
+/// The only journal is gone: only the tables are left, and opening them was refused, too.
 #[tokio::test]
 async fn without_any_journal_what_is_in_tables_can_be_had() {
     let mut fixture = Fixture::new();
@@ -431,11 +431,11 @@ async fn without_any_journal_what_is_in_tables_can_be_had() {
     let (who, text) = (root(), name("new"));
     let made = store.create(&who, ROOT, &text, crate::fixture::file(), &set);
     let made = made.await.unwrap().attributes.id;
-    // No handle of before stands for another file now.
+    // No earlier handle leads to another file now.
     assert!(made > last, "{made} {last}");
 }
 
-/// Data files may be newer than rows of which the end was given up: that is nothing that the disk has changed.
+/// Data files may be newer than rows whose end was given up: that is not damage by the disk.
 #[tokio::test]
 async fn data_that_is_newer_than_what_is_left_can_be_read() {
     let mut fixture = Fixture::new();
@@ -460,7 +460,7 @@ async fn data_that_is_newer_than_what_is_left_can_be_read() {
     assert_eq!(read.unwrap().bytes, [2; 20_000][..]);
 }
 
-/// Alone, with no copy anywhere, what is left can be had, but only by saying so.
+/// Without another copy, the remaining data can be used, but only on explicit request.
 #[tokio::test]
 async fn what_is_left_can_be_had_at_a_price() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Digests: the same at every copy of the same tree, never of something in between, and by themselves enough
-//! to see that the disk has changed bytes.
+//! Digests: the same at every copy of the same tree, never of an intermediate state, and sufficient to
+//! detect that the disk has changed bytes.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ async fn rows_are_the_same_wherever_the_same_updates_were_applied() {
     pair.follow().await;
     let first = rows(leader);
     assert_eq!((first.objects, first.through), (3, LAST));
-    // The content is not here, so there is no data file; and one reads, the other does not.
+    // The content is not here, so there is no data file; and only one of the two reads.
     pair.leader.clock.advance(100_000);
     pair.leader.read(id, 0, 10).await.unwrap();
     assert_ne!(
@@ -62,7 +62,7 @@ async fn rows_are_the_same_wherever_the_same_updates_were_applied() {
     );
     assert_eq!(rows(leader), first);
     assert_eq!(rows(follower), first);
-    // Each kind of change shows.
+    // Each kind of change changes the digest.
     let mut seen = BTreeSet::from([first.hash]);
     tag(b"two").await;
     assert!(seen.insert(rows(leader).hash));
@@ -76,7 +76,7 @@ async fn rows_are_the_same_wherever_the_same_updates_were_applied() {
     assert_eq!(rows(follower), first);
     pair.follow().await;
     assert_eq!(rows(follower), rows(leader));
-    // A file without a name is nobody else's.
+    // Only this copy has a file without a name.
     pair.leader.open(id, "owner", READ).await.unwrap();
     pair.leader.remove(ROOT, "g").await.unwrap();
     pair.follow().await;
@@ -151,7 +151,7 @@ async fn holes_and_zeros_are_the_same_content_and_all_else_is_not() {
         }
         assert!(seen.insert(digest(store, one)), "after change {change}");
     }
-    // A huge hole costs nothing.
+    // A huge hole is cheap.
     fixture.set(one, &with_size(1 << 43)).await.unwrap();
     fixture.write(one, (1 << 43) - 1, b"!").await.unwrap();
     let mut read = 0;
@@ -193,7 +193,7 @@ async fn bytes_that_rot_are_seen_and_can_be_mended() {
     pair.leader.write(id, 0, &[8; 50_000]).await.unwrap();
     pair.follow().await;
     pair.ship(id).await;
-    // Nothing is noted of what is not settled.
+    // Unstable data gets no note.
     assert!(matches!(
         verify(pair.follower.store(), id),
         Verified::NotKnown(_)
@@ -222,13 +222,13 @@ async fn bytes_that_rot_are_seen_and_can_be_mended() {
         assert_eq!((noted, found.change), (known.hash, known.change));
         assert_ne!(found.hash, known.hash);
     }
-    // What comes from a good copy is not compared with what was bad.
+    // Content from a good copy is not compared with the note of damaged content.
     pair.ship(id).await;
     assert_eq!(verify(pair.follower.store(), id), Verified::NotKnown(known));
     pair.follower.store().sync().await.unwrap();
     assert_eq!(verify(pair.follower.store(), id), Verified::NotKnown(known));
     assert_eq!(verify(pair.follower.store(), id), Verified::Same(known));
-    // Another version is another content.
+    // Another version has another content.
     pair.leader.set(id, &with_mode(0o600)).await.unwrap();
     pair.follow().await;
     assert!(matches!(
@@ -293,7 +293,7 @@ async fn no_digest_is_of_something_in_between() {
     });
     for round in 0..60_u8 {
         let fill = vec![round % 4 + 1; LARGE];
-        // By turns as a client does and as another replica's content, which changes no version.
+        // Alternately as a client's write and as another replica's content, which changes no version.
         if round % 2 == 0 {
             fixture.write(id, 0, &fill).await.unwrap();
         } else {
@@ -313,7 +313,7 @@ async fn no_digest_is_of_something_in_between() {
     assert!(digests.iter().all(|digest| expected.contains(digest)));
 }
 
-/// What had been written between the look at a file and the note of its damage was taken for damaged.
+/// Data that was written between the examination of a file and the note of its damage was marked as damaged.
 #[tokio::test]
 async fn damage_is_noted_of_the_version_that_was_looked_at() {
     let fixture = Fixture::new();
@@ -330,13 +330,13 @@ async fn damage_is_noted_of_the_version_that_was_looked_at() {
     assert_eq!(fixture.read(id, 0, 4).await.unwrap(), [2; 4][..]);
 }
 
-/// Who wrote a damaged file anew wrote into one that stayed damaged, unless it was looked at while it was empty.
+/// A damaged file that was emptied and written again stayed damaged, unless it was examined while it was empty.
 #[tokio::test]
 async fn nothing_is_damaged_of_a_file_that_was_emptied_and_written_anew() {
     let mut fixture = Fixture::new();
     let id = fixture.file(ROOT, "f").await;
     fixture.write(id, 0, b"damaged").await.unwrap();
-    // So that nobody has written it just now.
+    // So that the file has no recent writer.
     fixture.reopen().await;
     let store = fixture.store();
     assert!(store.is_at_rest(id));

@@ -1,6 +1,6 @@
-//! Real small disks that clients fill with many writers at once: removal works to the end, and the store always opens.
+//! Real small disks that clients fill with many concurrent writers: removal always works, and the store always opens.
 //!
-//! Needs loop devices and the superuser; for anybody else these tests say so and prove nothing. `STORE_SMALL_DISKS=all` tries
+//! Needs loop devices and the superuser; otherwise these tests report that and prove nothing. `STORE_SMALL_DISKS=all` tries
 //! more kinds of disks and numbers of writers.
 
 use std::fs::{self, File};
@@ -66,7 +66,7 @@ async fn fill(store: &Arc<Store>, writers: u32) -> Vec<String> {
     tasks.join_all().await.concat()
 }
 
-/// Fills the disk beside the store, to the last byte.
+/// Fills the disk with a file outside the store, to the last byte.
 fn fill_beside(disk: &Path) -> PathBuf {
     let path = disk.join("beside");
     let mut file = File::create(&path).unwrap();
@@ -75,7 +75,7 @@ fn fill_beside(disk: &Path) -> PathBuf {
     path
 }
 
-/// A member of a set records what it changes for the others.
+/// A member of a set records its changes for the other members.
 fn hooked(store: Store, is_member: bool) -> Store {
     match is_member {
         true => Approver::of(store).0,
@@ -83,7 +83,7 @@ fn hooked(store: Store, is_member: bool) -> Store {
     }
 }
 
-/// Each writer saw the same free space, and together they filled the reserve: then nothing could be removed any more,
+/// Each writer saw the same free space, and together they used up the reserve: then no file could be removed any more,
 /// and a restart did not help.
 async fn fill_and_empty(disk: &SmallDisk, writers: u32, is_member: bool) {
     let options = StoreOptions::new(disk.path().join(format!("store{writers}")));
@@ -118,7 +118,7 @@ async fn fill_and_empty(disk: &SmallDisk, writers: u32, is_member: bool) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_clients_fill_they_can_empty() {
-    // What a member goes through includes what a server on its own does.
+    // A test with a member covers a single server as well.
     let (makers, writers, members) = match tries_all() {
         true => (
             &DISKS[..],
@@ -139,7 +139,7 @@ async fn what_clients_fill_they_can_empty() {
     }
 }
 
-/// XFS allocates as much again as a file has when a write makes it longer, while others wait for space: writers ran through the
+/// When a write extends a file, XFS allocates as much again as the file has, while other writes wait for space: writers used up the
 /// reserve, and truncation was refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_grows_takes_up_what_it_has() {
@@ -165,7 +165,7 @@ async fn a_file_that_grows_takes_up_what_it_has() {
     }
 }
 
-/// Sizes, and what makes them; XFS refuses smaller ones.
+/// Sizes, and the commands that create the file systems; XFS refuses smaller sizes.
 const DISKS: [(u64, &[&str]); 3] = [
     (200, &["mkfs.ext4", "-q", "-m", "5"]),
     (200, &["mkfs.ext4", "-q", "-m", "0"]),
@@ -176,7 +176,7 @@ fn tries_all() -> bool {
     std::env::var("STORE_SMALL_DISKS").is_ok_and(|which| which == "all")
 }
 
-/// At a member of a set locks are rows, and no lock asked for space: they used up what is kept for removals.
+/// At a member of a set locks are rows, but locking requested no space: locks used up the reserve for removals.
 async fn lock_for_long(store: Store) -> Store {
     let (store, _) = Approver::of(store);
     let who = root();
@@ -198,7 +198,7 @@ async fn lock_for_long(store: Store) -> Store {
     store
 }
 
-/// What somebody else takes cannot be kept back, but for the ballast.
+/// Space that other programs use cannot be reserved, except by the ballast.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_others_fill_the_disk_reading_and_removal_go_on() {
     let makers = if tries_all() {
@@ -238,12 +238,12 @@ async fn others_fill(disk: &SmallDisk) {
         store.remove(&who, ROOT, &text).await.unwrap();
     }
     drop(store);
-    // It opens as well, though the ballast is gone.
+    // It opens although the ballast is gone.
     let store = Store::open(&options).unwrap();
     store.end_reclaim().await.unwrap();
     store.remove(&who, ROOT, &name("f150")).await.unwrap();
     fs::remove_file(beside).unwrap();
-    // And comes back by itself.
+    // The ballast comes back by itself.
     while make(&store, "after").await.is_err() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
@@ -254,7 +254,7 @@ async fn others_fill(disk: &SmallDisk) {
     assert!(Store::check(&options.directory, false).unwrap().sound);
 }
 
-/// The member that makes the changes and one that follows it, each on a disk of its own.
+/// The member that makes the changes and one that follows it, each on its own disk.
 struct Members {
     leader: Arc<Store>,
     follower: Store,
@@ -281,12 +281,12 @@ impl Members {
         }
     }
 
-    /// Has the follower apply what is new, until there is no space for it. Says whether that was all.
+    /// Makes the follower apply new updates, until there is no space for them. Returns whether that was all.
     async fn follow(&self) -> bool {
         let from = self.follower.applied(LEADER).unwrap() + 1;
         for record in self.leader.updates(from, usize::MAX).unwrap() {
             let files = record.changes.iter().filter_map(file_of);
-            // What has been removed since has nothing to be sent.
+            // A file that was removed since has no content to send.
             let files = files.filter(|id| self.leader.file_size(*id).is_ok());
             let update = ForeignUpdate {
                 incomplete: files.collect(),
@@ -303,7 +303,7 @@ impl Members {
         true
     }
 
-    /// Sends it what it lacks of contents, as far as there is space.
+    /// Sends missing contents to the follower, as far as there is space.
     async fn ship(&self) {
         for (id, _, position) in self.follower.incomplete_files(LEADER).unwrap() {
             let size = self.leader.file_size(id).unwrap();
@@ -329,8 +329,8 @@ impl Members {
     }
 }
 
-/// A follower has no say in what others make and remove. With a disk like theirs it has space for the rows of all that, whatever else
-/// fills it later removal goes on as soon as there is some, and it never fails.
+/// A follower cannot refuse creations and removals of other members. On a disk of the same size it has space for all their rows. Whatever else
+/// fills its disk, removal continues as soon as there is some space, and the follower never fails.
 async fn follow_full(disks: [SmallDisk; 2], writers: u32) {
     let [one, other] = &disks;
     let members = Members::on(one, other).await;

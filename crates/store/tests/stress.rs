@@ -1,4 +1,4 @@
-//! Many clients at once on several threads: whatever they do to each other, the store agrees with itself
+//! Many concurrent clients on several threads: whatever they do to each other, the store is consistent
 //! afterwards, and the bytes of a file are those that one of them wrote.
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Dice {
     }
 }
 
-/// What clients can expect from each other's doings; anything else is a fault of the store.
+/// The results that clients can expect when they disturb each other; any other error is a fault of the store.
 fn expected<T>(result: Result<T, Error>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
@@ -110,7 +110,7 @@ async fn client(store: Arc<Store>, number: u64) {
     }
 }
 
-/// Writes one block, all of one byte that is not zero.
+/// Writes one block with the same byte, not zero, everywhere.
 async fn write_block(store: &Store, dice: &mut Dice, id: ObjectId) {
     let byte = u8::try_from(dice.below(255) + 1).unwrap();
     let data = Bytes::from(vec![byte; BLOCK_BYTES as usize]);
@@ -130,7 +130,7 @@ async fn write_block(store: &Store, dice: &mut Dice, id: ObjectId) {
     }
 }
 
-/// While a file is open it can be read, removed or not; each block is as one client wrote it.
+/// An open file can be read, removed or not; each block is as one client wrote it.
 async fn open_and_read(store: &Store, number: u64, id: ObjectId) {
     let who = root();
     let owner = open_owner(&format!("client{number}"));

@@ -1,4 +1,4 @@
-//! Checksums of contents: bytes that the disk has changed are shown to nobody, and nothing else is taken for that.
+//! Checksums of contents: bytes that the disk has changed are never shown, and nothing else is reported as changed.
 //!
 //! `STORE_SUMS_SEED` chooses other changes, `STORE_SUMS_STEPS` how many.
 
@@ -26,7 +26,7 @@ fn data_file(options: &StoreOptions, id: ObjectId) -> PathBuf {
     folder.join(format!("{number:016x}"))
 }
 
-/// What a disk may do to a byte.
+/// A possible change of a byte by a disk.
 fn flip(options: &StoreOptions, id: ObjectId, at: u64) {
     let file = File::options()
         .read(true)
@@ -42,7 +42,7 @@ fn is_refused<T: std::fmt::Debug>(outcome: vfs::Result<T>) {
     assert!(matches!(outcome, Err(Error::Io(_))), "{outcome:?}");
 }
 
-/// A file larger than one row of sums covers, with the end of it in the middle of a block.
+/// A file larger than the range of one row of sums; it ends in the middle of a block.
 async fn large(fixture: &Fixture) -> (ObjectId, Vec<u8>) {
     let id = fixture.file(ROOT, "f").await;
     let bytes: Vec<u8> = (0..500_000_u32).map(|at| (at / 7 + at) as u8).collect();
@@ -56,7 +56,7 @@ async fn large(fixture: &Fixture) -> (ObjectId, Vec<u8>) {
     (id, bytes)
 }
 
-/// Until it was looked at, a changed byte was shown to every reader.
+/// Every reader got a changed byte until the block was verified.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_byte_is_never_shown() {
     let fixture = Fixture::new();
@@ -65,7 +65,7 @@ async fn a_changed_byte_is_never_shown() {
         flip(&fixture.options, id, at);
         is_refused(fixture.read(id, at, 1).await);
         is_refused(fixture.read(id, 0, 1 << 20).await);
-        // Code that ships or compares it does not accept it either.
+        // Code that sends or compares it does not accept it either.
         is_refused(fixture.store().content(id, 0, 1 << 20));
         is_refused(fixture.store().verify_content(id, &mut |_| true));
         let beside = if at < BLOCK { BLOCK } else { 0 };
@@ -80,7 +80,7 @@ async fn a_changed_byte_is_never_shown() {
     ));
 }
 
-/// Writing one byte had the rest of the block summed anew, as the disk had it.
+/// After a write of one byte, the rest of the block got a new sum from the bytes on the disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_byte_does_not_become_right_by_writing_beside_it() {
     let fixture = Fixture::new();
@@ -88,7 +88,7 @@ async fn a_changed_byte_does_not_become_right_by_writing_beside_it() {
     flip(&fixture.options, id, 10);
     is_refused(fixture.write(id, 100, b"x").await);
     is_refused(fixture.read(id, 0, 100).await);
-    // But by writing it.
+    // A write of the whole block makes it right.
     fixture.write(id, 0, &bytes[..4096]).await.unwrap();
     assert_eq!(fixture.read(id, 0, 4096).await.unwrap(), bytes[..4096]);
     fixture.store().sync().await.unwrap();
@@ -97,7 +97,7 @@ async fn a_changed_byte_does_not_become_right_by_writing_beside_it() {
     is_refused(fixture.read(id, 0, 100).await);
 }
 
-/// Cutting a file within a changed block, or making a hole of a part of one, had the rest summed anew.
+/// After a cut within a changed block, or a hole in a part of one, the rest got a new sum from the bytes on the disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_byte_does_not_become_right_by_taking_away_what_lies_beside_it() {
     let fixture = Fixture::new();
@@ -119,7 +119,7 @@ async fn a_changed_byte_does_not_become_right_by_taking_away_what_lies_beside_it
     is_refused(fixture.read(id, BLOCK, 100).await);
     let beside = fixture.read(id, 2 * BLOCK, 10_000).await.unwrap();
     assert_eq!(beside, bytes[2 * BLOCK as usize..][..10_000]);
-    // The whole block may go.
+    // The whole block may be removed.
     punch(0, 2 * BLOCK).await.unwrap();
     store.sync().await.unwrap();
     assert_eq!(fixture.read(id, 0, 8192).await.unwrap(), vec![0; 8192]);
@@ -130,7 +130,7 @@ async fn a_changed_byte_does_not_become_right_by_taking_away_what_lies_beside_it
     assert_eq!(read, vec![0; 4096]);
 }
 
-/// The same at a replica that follows: it cannot refuse what others have done, so it has the content to be got anew.
+/// The same at a replica that follows: it cannot refuse changes of other replicas, so it marks the content to be fetched again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_that_cuts_within_a_changed_block_knows_that_it_is_damaged() {
     let pair = Pair::new().await;
@@ -169,7 +169,7 @@ async fn data_that_is_cut_off_or_another_files_is_not_shown() {
     assert_eq!(fixture.read(id, 0, 8192).await.unwrap(), first[..8192]);
 }
 
-/// A crash tears what was being written. That is not damage; and what was written before stays compared.
+/// A crash tears a block that is being written. That is not damage, and blocks written before are still verified.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_crash_has_torn_is_not_taken_for_damage() {
     let mut fixture = Fixture::new();
@@ -185,11 +185,11 @@ async fn what_a_crash_has_torn_is_not_taken_for_damage() {
     fixture.read(id, 0, 1 << 20).await.unwrap();
     flip(&fixture.options, quiet, 5000);
     is_refused(fixture.read(quiet, 0, 9000).await);
-    // Its sums are made anew behind the start. What is changed before counts as right.
+    // Its sums are computed again after the start. Earlier changes by the disk count as correct.
     refused_at_last(&fixture, id).await;
 }
 
-/// Waits until a file has sums again. What is changed before counts as right.
+/// Waits until a file has sums again. Earlier changes by the disk count as correct.
 async fn refused_at_last(fixture: &Fixture, id: ObjectId) {
     for block in 20..110 {
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
@@ -201,7 +201,7 @@ async fn refused_at_last(fixture: &Fixture, id: ObjectId) {
     panic!("no sums are made");
 }
 
-/// What was written meanwhile still had the sums of before.
+/// Data written while checksums were off still had the old sums.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn checksums_can_be_given_up_and_had_again() {
     let mut fixture = Fixture::new();
@@ -224,7 +224,7 @@ async fn checksums_can_be_given_up_and_had_again() {
     refused_at_last(&fixture, id).await;
 }
 
-/// Does something to the file and to what it should be.
+/// Changes the file and its model in the same way.
 async fn step(fixture: &Fixture, id: ObjectId, model: &mut Vec<u8>, random: &mut Random) {
     let who = root();
     let access = AccessCheck::Credentials(&who);
@@ -281,7 +281,7 @@ fn number_from(variable: &str, default: u64) -> u64 {
     given.map_or(default, |text| text.parse().unwrap())
 }
 
-/// The process ends in some way and is started again. After a kill what was not committed may be there or not, but can be read.
+/// Ends the process in some way and starts it again. After a kill uncommitted data may be there or not, but is readable.
 async fn end_somehow(
     fixture: &mut Fixture,
     id: ObjectId,
@@ -334,7 +334,7 @@ async fn whatever_is_done_to_a_file_nothing_right_is_taken_for_changed() {
     }
 }
 
-/// Two writers of one block end in another order than that in which they wrote, and marks go meanwhile.
+/// Two writers of one block end in another order than they wrote, and marks are removed meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writers_and_readers_of_the_same_blocks_do_not_disturb_each_other() {
     let fixture = Fixture::new();
@@ -370,7 +370,7 @@ async fn writers_and_readers_of_the_same_blocks_do_not_disturb_each_other() {
     fixture.read(id, 0, 1 << 20).await.unwrap();
 }
 
-/// Somebody closed blocks between the time when a hole was announced and the time when it was there: with the bytes of before.
+/// Another task closed blocks, with their old bytes, between the announcement of a hole and its creation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn holes_and_cuts_while_blocks_are_closed_are_not_taken_for_changes() {
     let (fixture, who) = (Fixture::new(), root());

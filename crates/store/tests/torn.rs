@@ -1,4 +1,4 @@
-//! Files of which a lost primary had sent a part: abandoned, adopted, torn, and whole again.
+//! Files of which a lost primary had sent only a part: abandoned, adopted, torn, and complete again.
 
 use crate::fixture::pair::{LEADER, Pair};
 use crate::fixture::{Fixture, with_size};
@@ -14,7 +14,7 @@ async fn put(store: &Store, file: ObjectId, bytes: &'static [u8]) {
     store.put_content(file, piece).await.unwrap();
 }
 
-/// A file that the follower has as a whole, and a second version of which it has the row.
+/// A file that the follower has completely, and a second version of which it has only the row.
 async fn second_version() -> (Pair, ObjectId) {
     let pair = Pair::new().await;
     let id = pair.leader.file(ROOT, "f").await;
@@ -35,7 +35,7 @@ async fn the_version_before_is_known_until_some_of_the_next_one_comes() {
     let (mut pair, id) = second_version().await;
     let store = pair.follower.store();
     assert_eq!(store.whole_before(id, LEADER), Some(5));
-    // A cut takes something of it away, unless it takes everything.
+    // A cut removes a part of the old data, unless it removes everything.
     pair.leader.write(id, 0, b"more").await.unwrap();
     pair.follow_one(&[id]).await;
     assert_eq!(store.whole_before(id, LEADER), Some(5));
@@ -106,7 +106,7 @@ async fn others_learn_that_a_file_is_torn_and_that_it_was_adopted() {
     let (pair, id) = second_version().await;
     let (leader, follower) = (pair.leader.store(), pair.follower.store());
     follower.abandon(LEADER, 7).await.unwrap();
-    // Once more, it is no new decision.
+    // A repeat is not a new decision.
     follower.abandon(LEADER, 7).await.unwrap();
     assert_eq!(follower.abandoned(), Ok(vec![(id, Some(5))]));
     leader.adopt(id, true).await.unwrap();
@@ -126,7 +126,7 @@ async fn others_learn_that_a_file_is_torn_and_that_it_was_adopted() {
     pair.leader.remove(ROOT, "f").await.unwrap();
 }
 
-/// Servers that are gone for ever had shown versions of which this one had not heard, and it made them once more.
+/// Servers that are gone for ever had shown versions that were unknown here, and this server used the same versions again.
 #[tokio::test]
 async fn versions_that_somebody_gone_may_have_shown_are_passed_once_and_survive_a_crash() {
     let mut one = Fixture::new();

@@ -191,7 +191,7 @@ async fn they_go_with_their_object() {
         store.store().xattr(&root(), id, &xattr("name1")).await,
         Err(Error::Stale)
     );
-    // Sound both before and after what is left has been cleared away.
+    // Consistent both before and after the remains have been cleared away.
     for _ in 0..2 {
         store.close();
         let report = Store::check(&store.options.directory, false).unwrap();

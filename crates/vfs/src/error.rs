@@ -3,7 +3,7 @@
 use crate::{DirectoryChange, LockConflict, NameError, ObjectId};
 use serde::{Deserialize, Serialize};
 
-/// Why arguments are invalid. This alias prevents that derived code borrows the text from the decoder's input.
+/// Why arguments are invalid. With this alias derived code does not borrow the text from the decoder's input.
 type Reason = &'static str;
 
 /// The result of a file system operation.

@@ -4,7 +4,7 @@
 //! reservations and byte-range locks. A local store implements it. A replicated file system wraps a
 //! store and implements it again, so the NFS service does not know whether replicas exist.
 //!
-//! Not part of this crate: wire types, sockets, disks, clocks, or anything that depends on NFS versions.
+//! What must never enter: wire types, sockets, disks, clocks, or anything that depends on NFS versions.
 //! Every term here has one meaning; see `docs/glossary.md`.
 
 mod attributes;

@@ -3,7 +3,7 @@
 //! A name may contain any bytes except a slash and a zero, and any user who may create a file chooses it. Unescaped, names can forge
 //! lines and send commands to the terminal; Unicode's formatting characters reorder the text around them.
 //!
-//! Not part of this module: escaping for HTML, for JSON or for a shell.
+//! What must never enter: escaping for HTML, for JSON or for a shell.
 
 use std::fmt::{self, Write};
 

@@ -1,6 +1,6 @@
 //! A check in progress: the order of its steps, and its findings.
 //!
-//! Not part of this module: what each step checks.
+//! What must never enter: what each step checks.
 
 use vfs::ObjectId;
 

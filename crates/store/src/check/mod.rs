@@ -69,7 +69,7 @@ impl Store {
         Ok(report)
     }
 
-    /// Cuts the rows of a store that is not open before damage by the disk: all later changes
+    /// For a store that is not open: cuts the rows before the place that the disk has damaged. All later changes
     /// are lost, even stable ones. Copies of whole files are kept in `lost-data`. Returns what was lost; empty
     /// if nothing is damaged. A repair has to follow, because data and tables may be newer than the rows.
     ///

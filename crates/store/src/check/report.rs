@@ -1,6 +1,6 @@
 //! The report of a check, for people.
 //!
-//! Not part of this module: how findings are made.
+//! What must never enter: how findings are made.
 
 use std::fmt;
 

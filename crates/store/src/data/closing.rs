@@ -307,7 +307,7 @@ impl OpenStore {
                 continue;
             }
             let mut mutation = self.begin_blocking()?;
-            // Closing the store does not wait for a large file.
+            // Neither writers nor the closing store wait for a large file.
             if !may_note() || self.is_closing() {
                 return Ok(());
             }

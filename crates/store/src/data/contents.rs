@@ -5,7 +5,7 @@
 //! bytes are. Implementations know objects by number and placement, and nothing of rows, names or sizes. One implementation uses sparse
 //! files of the local file system (`sparse`); the caller that opens a store may supply another one ([`Elsewhere`]).
 //!
-//! Not part of this module: permissions, the length of files, and when something has to be stable.
+//! What must never enter: permissions, the length of files, and when something has to be stable.
 
 use std::fmt;
 use std::fs::File;

@@ -194,7 +194,7 @@ impl OpenStore {
     /// As [`vfs::FileSystem::space`], for the contents of files at the place where new ones are put.
     ///
     /// # Errors
-    /// The same.
+    /// As [`vfs::FileSystem::space`].
     pub fn space_for_contents(&self) -> Result<Space> {
         let own = self.headroom.space(self.statistics().objects)?;
         Ok(match &self.elsewhere {

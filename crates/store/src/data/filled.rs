@@ -1,6 +1,6 @@
 //! A write as the checksums see it: the blocks that it fills, whole or in part, and the blocks to check before.
 //!
-//! Not part of this module: how sums become rows (`closing`).
+//! What must never enter: how sums become rows (`closing`).
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ impl OpenStore {
         let row = self.object(id)?;
         row.file()?;
         // The size in the row makes the data visible. The rows of all writes answered so far
-        // are committed, and become stable together with the data.
+        // are committed, and become stable while the data does.
         let ticket = self.commits.committed();
         self.commits.ask_for(ticket);
         let released = self.stabilise(id).await?;

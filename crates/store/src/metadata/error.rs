@@ -1,6 +1,6 @@
 //! Errors of the embedded store and its files, with the operating system's error if there is one.
 //!
-//! Not part of this module: how errors are handled.
+//! What must never enter: how errors are handled.
 
 use std::io;
 

@@ -98,7 +98,7 @@ impl Metadata {
         opened.map_err(|error| error.seen_in(&place, path))
     }
 
-    /// Cuts damaged rows before the damage, if that is possible. Copies of the whole files are kept on
+    /// Cuts rows before the place that the disk has damaged, if that is possible. Copies of the whole files are kept on
     /// `shelf`. Returns what was lost.
     pub(crate) fn give_up_damaged(path: &Path, shelf: &Path) -> Result<Vec<String>, OpenError> {
         let mut lost = examination::give_up(path, shelf)?;

@@ -1,6 +1,6 @@
 //! The tables of the store, with their numbers on the disk.
 //!
-//! Not part of this module: how rows are kept.
+//! What must never enter: how rows are kept.
 
 /// `docs/disk-format.md` describes the content of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

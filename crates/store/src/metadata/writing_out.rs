@@ -1,6 +1,6 @@
 //! Decides when rows that only memory and the journal hold are written out to tables, so that both stay bounded.
 //!
-//! Not part of this module: what a row means.
+//! What must never enter: what a row means.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;

@@ -1,6 +1,6 @@
 //! Names of files that lie in another store, and names that are moved here from another store.
 //!
-//! Not part of this module: the other store.
+//! What must never enter: the other store.
 
 use vfs::permission::sticky_forbids;
 use vfs::{Attributes, Credentials, DirectoryChange, Error, Name, ObjectId, Result};

@@ -1,7 +1,7 @@
 //! Names and directories: finding, listing, creating, removing, renaming and linking.
 //!
 //! A name is one entry row of its directory and one link row of its object. Both change in the same
-//! batch, together with the directory's counts. Not part of this module: data.
+//! batch, together with the directory's counts. What must never enter: data.
 
 mod arrival;
 mod create;

@@ -16,7 +16,7 @@ impl Mutation<'_> {
             .map(|entry| entry.object))
     }
 
-    /// Adds a new name. A directory that gets a name lies in this directory from now on.
+    /// Adds a new name. If it leads to a directory, its parent is this directory from now on.
     pub(crate) fn add_name(
         &mut self,
         directory: ObjectId,

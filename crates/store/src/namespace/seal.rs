@@ -1,6 +1,6 @@
 //! Sealed directories get no new names, because a task that knows a name in another store may be about to remove them.
 //!
-//! Not part of this module: that task, and whether it removes the directory.
+//! What must never enter: that task, and whether it removes the directory.
 
 use vfs::{Error, ObjectId, Result};
 

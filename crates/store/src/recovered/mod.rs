@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A set is created under a temporary name and renamed when all of it is stable. These sets are not part of the tree
-//! that is served, and only [`forget`] removes them. Not part of this module: restoring a version;
+//! that is served, and only [`forget`] removes them. What must never enter: restoring a version;
 //! this is done through the file system, like any other change.
 
 mod copy;

@@ -292,7 +292,7 @@ impl OpenStore {
         mutation.replace_object(id, row)
     }
 
-    /// Marks a file that gets shorter, and drops the kept writes for it (data kept for crash recovery).
+    /// Marks a file that gets shorter, and drops its kept writes.
     fn enter_cut(&self, mutation: &mut Mutation<'_>, id: ObjectId) {
         let kept = self.dirty.kept(id);
         crate::data::remove_rows(mutation, id, &kept);

@@ -315,7 +315,7 @@ impl OpenStore {
             }
             mutation.follow(self.slot);
             for row in group {
-                // Data that this replica itself made and now lacks exists nowhere else.
+                // Skips missing data of this replica itself: only its primary could report the arrival, and that is this replica.
                 let own = matches!(row, ForeignRow::Incomplete { of: (_, from), .. } if from == self.slot);
                 if !own {
                     mutation.install(row)?;

@@ -1,6 +1,6 @@
 //! Restores locks and denials after a restart, because clients of other servers do not reclaim them.
 //!
-//! Not part of this module: whose clients hold them, and whether these still want them.
+//! What must never enter: whose clients hold them, and whether these still want them.
 
 use vfs::{Error, ObjectId, Result};
 

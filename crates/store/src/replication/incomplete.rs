@@ -495,8 +495,8 @@ impl OpenStore {
         mark.map_or(0, |mark| mark.follows)
     }
 
-    /// What this primary's stream lacks of a file here: the position through which all data is here, and the position of the last
-    /// update whose data may be missing. `None` if nothing is missing.
+    /// What is missing here of this primary's data of a file: the position in its stream through which all data is here, and that of the
+    /// last update whose data may be missing. `None` if nothing is missing.
     #[must_use]
     pub fn missing_of(&self, file: ObjectId, from: ReplicaSlot) -> Option<(u64, u64)> {
         let mark = self.incomplete.mark((file, from))?;

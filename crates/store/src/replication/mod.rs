@@ -1,7 +1,7 @@
 //! The replication interface of a store, besides the records of its own changes: changes of other replicas, the bytes
 //! that belong to them, rows that only this copy keeps, and a copy of everything for a new replica.
 //!
-//! Not part of this module: who may change what, who is connected, and how data travels.
+//! What must never enter: who may change what, who is connected, and how data travels.
 
 mod ancestry;
 mod apply;

@@ -1,7 +1,7 @@
 //! Versions that must not be used again: servers that are gone for ever may have shown them to their clients, and no
 //! remaining server has seen them.
 //!
-//! Not part of this module: which servers are gone, and who decides that.
+//! What must never enter: which servers are gone, and who decides that.
 
 use std::sync::Arc;
 

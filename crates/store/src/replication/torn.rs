@@ -5,7 +5,7 @@
 //! adopts it. That replica gives the file a new version, which all others take over like any other version: the version before, if
 //! all its data was there, or else the data that is there, with the file marked as *torn* in its row. A torn file cannot be read.
 //!
-//! Not part of this module: who decides, and who adopts.
+//! What must never enter: who decides, and who adopts.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Digests for comparison, and the results of comparing.
 //!
-//! Not part of this module: how digests are computed.
+//! What must never enter: how digests are computed.
 
 use vfs::{ChangeAttribute, ObjectId};
 

@@ -1,7 +1,7 @@
 //! What a scrub compares: digests of rows and contents that are the same at every replica, and a note of each file's
 //! last digest, by which a copy detects that bytes have changed on the disk.
 //!
-//! Not part of this module: which replicas to compare, how fast, and what to do about a difference.
+//! What must never enter: which replicas to compare, how fast, and what to do about a difference.
 
 mod content;
 mod damage;

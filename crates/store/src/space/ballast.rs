@@ -42,7 +42,7 @@ impl Ballast {
         self.held_bytes.load(Ordering::Acquire)
     }
 
-    /// Releases this much space, or what is left. Returns whether there was any. Release little at a
+    /// Releases this much space, or what is left. Returns whether there was any. Callers release little at a
     /// time, because the program that fills the disk may take the space, too.
     pub(super) fn release(&self, bytes: u64) -> bool {
         let _alone = self.alone();

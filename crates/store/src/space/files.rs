@@ -1,7 +1,7 @@
 //! The number of files for which the file system below has space. Some file systems, for example ext4, have a fixed number. Each
 //! regular file that was ever written uses one, so clients that create small files use them up long before the bytes.
 //!
-//! Not part of this module: the number of bytes.
+//! What must never enter: the number of bytes.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};

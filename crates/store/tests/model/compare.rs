@@ -1,4 +1,4 @@
-//! Is the store as the model says?
+//! Compares the store with the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::pair::{Body, Node, Pair};
 use crate::fixture::root;
 
 impl Pair {
-    /// What was touched has a newer version; everything else has the same, unless the store was left
+    /// Checks versions: touched objects have a newer one, all others the same, unless the store was left
     /// without a graceful stop.
     pub(super) async fn compare_versions(&mut self, touched: &BTreeSet<usize>, trusted: bool) {
         for (at, node) in self.nodes.iter().enumerate() {
@@ -26,7 +26,7 @@ impl Pair {
         }
     }
 
-    /// Every object of the model is as in the store, and the store agrees with itself.
+    /// Checks that every object of the model is the same in the store, and that the store is consistent.
     pub(super) async fn compare(&mut self) {
         for node in &self.nodes {
             let found = self.store.store().attributes(node.id).await;

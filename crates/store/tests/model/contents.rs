@@ -19,7 +19,7 @@ impl Pair {
     ) {
         let at = self.pick(at);
         let bytes = vec![byte; usize::from(length)];
-        // Small stable writes take a way of their own, so both kinds have to meet.
+        // Small stable writes take a different path, so both kinds have to be mixed.
         let stability = match byte % 2 {
             0 => Stability::Unstable,
             _ => Stability::File,
@@ -165,7 +165,7 @@ impl Pair {
         if gracefully {
             self.store.reopen().await;
         } else {
-            // What was not committed could be lost, and the model does not know how much of it.
+            // Uncommitted data could be lost, and the model does not know how much of it.
             for node in &self.nodes {
                 if let Body::File(_) = node.body {
                     self.store.store().commit(node.id, 0, 0).await.unwrap();

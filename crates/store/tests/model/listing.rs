@@ -1,4 +1,4 @@
-//! Reading a directory while others change it.
+//! Reading a directory while it changes.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::pair::{Listing, Pair};
 use crate::fixture::root;
 
 impl Pair {
-    /// Reads one small page of a directory, going on where the last one ended.
+    /// Reads one small page of a directory, and continues where the last one ended.
     pub(super) async fn list_on(&mut self, at: usize) {
         let at = self.pick(at);
         if self.listing.is_none() {

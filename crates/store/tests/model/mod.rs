@@ -1,5 +1,5 @@
 //! Random operations on the store and on a simple model of it: the same answers, the same tree, and
-//! versions that change exactly where something changed.
+//! new versions exactly where something changed.
 
 mod compare;
 mod contents;

@@ -1,4 +1,4 @@
-//! Making, removing, renaming and linking, in the model and in the store.
+//! Creating, removing, renaming and linking, in the model and in the store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -113,7 +113,7 @@ impl Pair {
         new: &str,
     ) -> Outcome<usize> {
         let (from, to) = (self.entries(source), self.entries(target));
-        // The store looks at both directories before it looks at their kinds.
+        // The store looks up both directories before it checks their kinds.
         for (result, at) in [(&from, source), (&to, target)] {
             if matches!(self.nodes[at].body, Body::Gone) {
                 return Err(result.clone().unwrap_err());

@@ -1,4 +1,4 @@
-//! The model of a tree, and the store beside it.
+//! The model of a tree, and the store that is compared with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,15 +30,15 @@ pub(super) enum Body {
     Gone,
 }
 
-/// A directory being read while others change it.
+/// A directory that is read while it changes.
 #[derive(Debug)]
 pub(super) struct Listing {
     pub(super) directory: usize,
     pub(super) after: Cookie,
     pub(super) seen: Vec<String>,
-    /// Names that were there all the time.
+    /// Names that existed all the time.
     pub(super) stayed: BTreeSet<String>,
-    /// Names that came while it was read; they may be seen, twice even if they came twice.
+    /// Names that were added while it was read; they may be seen, even twice if they were added twice.
     pub(super) came: BTreeSet<String>,
 }
 
@@ -115,7 +115,7 @@ impl Pair {
         matches!(self.nodes[at].body, Body::Directory { .. })
     }
 
-    /// A name came or went, which listings under way notice.
+    /// Adds or removes a name, and notes this in listings in progress.
     pub(super) fn put_name(&mut self, directory: usize, name: &str, child: Option<usize>) {
         let entries = self.entries_mut(directory);
         let had = match child {
@@ -131,7 +131,7 @@ impl Pair {
         }
     }
 
-    /// An object loses a name.
+    /// Removes a name from an object's count.
     pub(super) fn drop_name(&mut self, at: usize, touched: &mut BTreeSet<usize>) {
         let directory = self.is_directory(at);
         let node = &mut self.nodes[at];

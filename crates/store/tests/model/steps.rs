@@ -1,9 +1,9 @@
-//! What can happen, and how likely it is.
+//! The possible steps, and their probabilities.
 
 use proptest::prelude::*;
 
-/// What happens next. Objects are picked by number among those ever made, names from a few, so that
-/// operations meet each other.
+/// The next step. Objects are chosen by number among all that were created, names among a few, so that
+/// operations affect each other.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Make {

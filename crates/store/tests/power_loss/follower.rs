@@ -1,5 +1,5 @@
-//! A member of a set that follows another one loses its power: what it has said to have is there, what it takes for complete is
-//! what the other one has, and the rest comes again.
+//! A member of a set that follows another one loses its power: it still has what it reported to have, files that it considers complete are
+//! the same as at the other member, and the rest is sent again.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,10 +20,10 @@ use crate::model::{Files, Hand, homes};
 use crate::recorder::{Loss, Recorder};
 use crate::{MEBIBYTES, mount_copy};
 
-/// At most this many updates are applied before the follower says how far it is.
+/// At most this many updates are applied before the follower reports its position.
 const STEPS_AT_ONCE: u64 = 12;
 
-/// The member that makes changes, and what is known of these.
+/// The member that makes changes, and what the test knows of them.
 struct Leader {
     store: Store,
     homes: [ObjectId; 2],
@@ -68,7 +68,7 @@ impl Leader {
         self.data.keys().next_back().copied().unwrap_or(0)
     }
 
-    /// Has a follower apply what it has not. Returns the position of the last update then.
+    /// Makes a follower apply all new updates. Returns the position of the last update then.
     async fn be_followed_by(&self, follower: &Store) -> u64 {
         let mut last = follower.applied(LEADER).unwrap();
         for record in self.store.updates(last + 1, usize::MAX).unwrap() {
@@ -83,7 +83,7 @@ impl Leader {
         last
     }
 
-    /// Sends a follower, which has applied everything, some of the contents that it lacks.
+    /// Sends some of the missing contents to a follower that has applied everything.
     async fn ship_to(&self, follower: &Store, mut chosen: impl FnMut() -> bool) {
         for (id, _, position) in follower.incomplete_files(LEADER).unwrap() {
             if chosen() {
@@ -94,7 +94,7 @@ impl Leader {
     }
 }
 
-/// Both members at work, and how far the follower has said to be.
+/// Both members at work, and the position that the follower has reported.
 struct Set {
     leader: Mutex<Leader>,
     follower: Store,
@@ -123,12 +123,12 @@ impl Set {
         }
     }
 
-    /// What a loss of power has left becomes what the other member has.
+    /// Brings the state after a power loss to that of the other member.
     async fn catch_up(&self, left: &Store, told: u64) {
         let leader = self.leader.lock().await;
         let applied = left.applied(LEADER).unwrap();
         assert!(applied >= told, "{told} was told, {applied} is left");
-        // What was changed elsewhere comes again from there.
+        // Changes made elsewhere are sent again from there.
         assert_eq!(left.recovered().unwrap(), []);
         leader.be_followed_by(left).await;
         leader.ship_to(left, || true).await;
@@ -136,7 +136,7 @@ impl Set {
     }
 }
 
-/// One loss of power after the other of the disk of a follower.
+/// Repeated power losses of the disk of a follower.
 pub async fn cut_power(outer: &Path, maker: &[&str], losses: u64, seed: u64) {
     let Some(recorder) = Recorder::begin(outer, MEBIBYTES << 20) else {
         return;

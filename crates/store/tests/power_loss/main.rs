@@ -1,9 +1,9 @@
-//! The power fails at any instant while clients work: what is left on the disk has everything that was answered before, and nothing
-//! that had been taken back, whatever part of what the disk had not flushed is lost, torn, or overtaken by later writes. A member of a set
-//! that follows another one has what it said that it has, and nothing else passes for it.
+//! The power fails at any instant while clients work. Then the disk has everything that was answered before, and nothing
+//! that had been undone, whichever unflushed writes are lost, torn, or overtaken by later writes. A member of a set
+//! that follows another one has what it reported to have, and nothing else is treated as such.
 //!
-//! The disk is one of the test's own (`recorder`). Needs FUSE, loop devices and the superuser; for anybody else this says so and proves
-//! nothing. `STORE_POWER_LOSSES` says how many losses of each kind of disk are looked at, `STORE_POWER_SEED` chooses other work.
+//! The disk belongs to the test (`recorder`). Needs FUSE, loop devices and the superuser; otherwise this reports that and proves
+//! nothing. `STORE_POWER_LOSSES` is the number of losses for each kind of disk, `STORE_POWER_SEED` chooses other work.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -27,9 +27,9 @@ use recorder::{Loss, Recorder};
 use store::{NewStore, Store, StoreOptions};
 use vfs::{FileSystem, ObjectId};
 
-/// Some work at once, and share their trips to the disk; one who is alone makes them himself.
+/// Several workers run concurrently and share flushes; a worker that is alone flushes by itself.
 const MANY_WORKERS: u64 = 4;
-/// Of the disk.
+/// The size of the disk.
 const MEBIBYTES: u64 = 400;
 
 struct Worker {
@@ -63,7 +63,7 @@ fn number_from(variable: &str, default: u64) -> u64 {
     given.map_or(default, |text| text.parse().unwrap())
 }
 
-/// The server of the store: alone, or a member of a set, which records its changes for others.
+/// The server of the store: alone, or a member of a set, which records its changes for other members.
 fn hooked(store: Store, is_member: bool) -> Store {
     match is_member {
         true => Approver::of(store).0,
@@ -71,7 +71,7 @@ fn hooked(store: Store, is_member: bool) -> Store {
     }
 }
 
-/// Mounts what a loss of power has left.
+/// Mounts the state after a power loss.
 fn mount_copy(copy: &Path, maker: &[&str]) -> SmallDisk {
     let options = match maker[0] {
         "mkfs.xfs" => "loop,nouuid",
@@ -80,7 +80,7 @@ fn mount_copy(copy: &Path, maker: &[&str]) -> SmallDisk {
     SmallDisk::mounted(tempfile::tempdir().unwrap(), copy, options).unwrap()
 }
 
-/// One loss of power after the other of a disk of some kind.
+/// Repeated power losses of a disk of some kind.
 async fn cut_power(
     outer: &Path,
     (maker, is_member, count): (&[&str], bool, u64),
@@ -139,7 +139,7 @@ async fn cut_power(
             compare(&hand, before, after).await;
         }
         drop(left);
-        // Others have followed meanwhile: what they have is not kept for them.
+        // Other members have followed meanwhile: records that they have are not kept for them.
         let followed = *store.stable_position().borrow();
         store.trim_updates(followed).await.unwrap();
         let report = Store::check(&options.directory, false).unwrap();

@@ -1,4 +1,4 @@
-//! What a worker does in its two directories, and across them, and what is there then.
+//! The operations of a worker in and across its two directories, and the expected state afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,11 +17,11 @@ const TAGS: u64 = 3;
 const MOST_BYTES: u64 = 300_000;
 const PIECE_BYTES: u64 = 50_000;
 
-/// What one worker does next. Which directory a name is in, it says itself.
+/// The next operation of one worker. The name itself determines the directory.
 #[derive(Clone, Debug)]
 pub enum Step {
     Make(String, Made),
-    /// Stably, or followed by a COMMIT.
+    /// With a stable write, or a write followed by a COMMIT.
     Write(String, u64, u8, usize, bool),
     Resize(String, u64),
     Punch(String, u64),
@@ -29,7 +29,7 @@ pub enum Step {
     Rename(String, String),
     Link(String, String),
     Remove(String),
-    /// While it is open, and written then.
+    /// While the file is open; it is written afterwards.
     RemoveOpen(String),
     Tag(String, u64, u8),
     Untag(String, u64),
@@ -37,7 +37,7 @@ pub enum Step {
     Owner(String, u32),
 }
 
-/// What is made.
+/// The kind of a new object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Made {
     File,
@@ -64,13 +64,13 @@ impl Step {
         }
     }
 
-    /// Whether replicas get more than rows for it.
+    /// Whether replicas need more than rows for it.
     pub fn changes_data(&self) -> bool {
         matches!(self, Step::Write(..) | Step::Punch(..) | Step::Allocate(..))
     }
 }
 
-/// What is known of an object.
+/// The expected state of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
     made: Made,
@@ -110,7 +110,7 @@ impl Files {
             .is_some_and(|known| known.made == Made::Directory)
     }
 
-    /// Something that can be done.
+    /// A possible operation.
     pub fn choose(&self, random: &mut Random) -> Step {
         let mut any = || format!("f{}", random.below(NAMES));
         let (one, other) = (any(), any());
@@ -125,7 +125,7 @@ impl Files {
             _ => None,
         };
         match step {
-            // A file that has another name goes on with what was written to it.
+            // A file that has another name keeps what was written to it.
             Some(Step::RemoveOpen(one)) if self.names_of(&one) > 1 => return Step::Remove(one),
             Some(step) => return step,
             None => {}
@@ -195,12 +195,12 @@ impl Files {
         self.objects.retain(|object, _| named.contains(object));
     }
 
-    /// How many names the object behind one has.
+    /// The number of names of the object with this name.
     fn names_of(&self, one: &str) -> usize {
         self.names_beside(&BTreeSet::from([one.to_owned()])).len()
     }
 
-    /// All names of the objects that some names have here.
+    /// All names here of the objects with these names.
     fn names_beside(&self, names: &BTreeSet<String>) -> Vec<String> {
         let objects: BTreeSet<_> = names.iter().filter_map(|one| self.names.get(one)).collect();
         let all = self.names.iter();
@@ -218,7 +218,7 @@ fn choose_made(random: &mut Random) -> Made {
     }
 }
 
-/// What only a file can have done to it.
+/// Operations that are possible only on a file.
 fn choose_of_file(one: String, random: &mut Random) -> Option<Step> {
     let offset = random.below(MOST_BYTES);
     Some(match random.below(16) {
@@ -237,13 +237,13 @@ fn choose_of_file(one: String, random: &mut Random) -> Option<Step> {
     })
 }
 
-/// Somebody who works in two directories of a store.
+/// A worker in two directories of a store.
 pub struct Hand<'s> {
     pub store: &'s Store,
     pub homes: [ObjectId; 2],
 }
 
-/// Makes the directories of a worker.
+/// Creates the directories of a worker.
 pub async fn homes(store: &Store, worker: u64) -> [ObjectId; 2] {
     let mut homes = [ObjectId::ROOT; 2];
     for (number, home) in homes.iter_mut().enumerate() {
@@ -258,7 +258,7 @@ pub async fn homes(store: &Store, worker: u64) -> [ObjectId; 2] {
 }
 
 impl Hand<'_> {
-    /// The directory of a name: even numbers are in the one, odd ones in the other.
+    /// The directory of a name: even numbers are in one, odd numbers in the other.
     fn home(&self, one: &str) -> ObjectId {
         let is_odd = one.ends_with(['1', '3', '5', '7', '9']);
         self.homes[usize::from(is_odd)]
@@ -274,7 +274,7 @@ impl Hand<'_> {
         self.store.set_attributes(access, id, &set).await.map(drop)
     }
 
-    /// Removes an attribute that may not be there.
+    /// Removes an attribute that may not exist.
     async fn untag(&self, one: &str, number: u64) -> vfs::Result<()> {
         let id = self.find(one).await?.id;
         let removed = self.store.remove_xattr(&root(), id, &tag(number)).await;
@@ -389,7 +389,7 @@ impl Hand<'_> {
         }
     }
 
-    /// What is there under a name is what is known of it.
+    /// Checks that the object of a name is as expected.
     async fn assert_is(&self, one: &str, files: &Files) {
         let found = self.find(one).await;
         let Some(known) = files.of(one) else {
@@ -428,7 +428,7 @@ impl Hand<'_> {
         let access = AccessCheck::Credentials(&who);
         let read = self.store.read(access, found.id, 0, 1 << 20).await.unwrap();
         assert_same(one, &read.bytes, known);
-        // The same is shipped to others.
+        // The same is sent to other replicas.
         let shipped = crate::fixture::resync::bytes(self.store, found.id, found.size);
         assert_same(one, &shipped, known);
     }
@@ -441,19 +441,19 @@ fn assert_same(one: &str, bytes: &[u8], known: &[u8]) {
     assert_eq!(differs, None, "{one} has other bytes from there on");
 }
 
-/// How far a worker is: what was answered, and what it has begun since.
+/// The progress of a worker: what was answered, and what it has begun since.
 #[derive(Clone, Default)]
 pub struct Progress {
     pub files: Files,
     pub under_way: Option<Step>,
-    /// The steps answered.
+    /// The number of answered steps.
     pub answered: u64,
 }
 
-/// Compares what a copy holds with what was answered before it was made; what was being done meanwhile may be there or not.
+/// Compares a copy with what was answered before it was made; operations in progress meanwhile may be there or not.
 pub async fn compare(hand: &Hand<'_>, before: &Progress, after: &Progress) {
     if after.answered > before.answered + 3 {
-        // A name may have come back to what it was.
+        // A name may have returned to its earlier state.
         return;
     }
     let both = [before, after];
@@ -461,7 +461,7 @@ pub async fn compare(hand: &Hand<'_>, before: &Progress, after: &Progress) {
     for progress in both {
         touched.extend(progress.under_way.iter().flat_map(Step::names));
     }
-    // More than one step may have been answered while the copy was made: their names are those that differ.
+    // More than one step may have been answered while the copy was made: check the names that differ.
     for one in before.files.names.keys().chain(after.files.names.keys()) {
         if before.files.names.get(one) != after.files.names.get(one)
             || before.files.of(one) != after.files.of(one)

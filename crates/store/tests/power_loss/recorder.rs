@@ -1,7 +1,7 @@
-//! A disk with a cache of its own: it remembers what was written and not flushed, so that a test can have its power fail with any
-//! part of that lost.
+//! A disk with its own cache: it remembers which writes were not flushed, so that a test can simulate a power failure that loses any
+//! part of them.
 //!
-//! It lies below the file system of the store, as a file that a loop device takes for its disk. A FUSE server of the test's own keeps
+//! It is below the file system of the store, as a file that a loop device uses as its disk. A FUSE server of the test provides
 //! that file; each flush of the loop device arrives there as an fsync. Needs `/dev/fuse` and the superuser.
 
 use std::fs::File;
@@ -20,22 +20,22 @@ use rustix::fs::SeekFrom;
 
 use crate::fixture::random::Random;
 
-/// What a disk writes as a whole or not at all.
+/// The unit that a disk writes completely or not at all.
 const SECTOR_BYTES: usize = 512;
 
-/// How long the kernel may believe attributes, which never change.
+/// How long the kernel may cache attributes, which never change.
 const ALWAYS: Duration = Duration::from_secs(3600);
 
-/// What becomes of writes that were not flushed when the power fails.
+/// What happens to unflushed writes when the power fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// They are all there, as if the disk had no cache.
+    /// All of them are there, as if the disk had no cache.
     Nothing,
-    /// They are all gone.
+    /// All of them are gone.
     Everything,
-    /// Some are there and some are not, whichever came first.
+    /// Some are there and some are not, in any order.
     Writes,
-    /// The same of each sector: writes are torn.
+    /// The same for each sector: writes are torn.
     Sectors,
 }
 
@@ -43,16 +43,16 @@ impl Loss {
     pub const ALL: [Loss; 4] = [Loss::Sectors, Loss::Everything, Loss::Writes, Loss::Nothing];
 }
 
-/// What the disk holds.
+/// The content of the disk.
 struct Held {
-    /// What is read from it.
+    /// The current content.
     now: File,
-    /// What was there at the last flush.
+    /// The content at the last flush.
     flushed: File,
-    /// What was written since, in this order.
+    /// The writes since then, in this order.
     pending: Vec<(u64, Vec<u8>)>,
     flushes: u64,
-    /// Where copies of the disk go that are made whenever it is about to be flushed.
+    /// The folder for copies of the disk that are made before each flush.
     copies: Option<PathBuf>,
 }
 
@@ -79,7 +79,7 @@ impl Held {
     }
 }
 
-/// The file that the loop device takes for its disk.
+/// The file that the loop device uses as its disk.
 struct Server {
     held: Arc<Mutex<Held>>,
     bytes: u64,
@@ -117,7 +117,7 @@ impl Filesystem for Server {
         reply.attr(&ALWAYS, &self.attributes());
     }
 
-    /// A disk keeps its size, whatever is asked of the file.
+    /// A disk keeps its size, whatever change of the file is requested.
     fn setattr(
         &self,
         _: &Request,
@@ -140,7 +140,7 @@ impl Filesystem for Server {
     }
 
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        // Nothing is kept back by the kernel on its way here.
+        // The kernel caches nothing on the way here.
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
     }
 
@@ -195,7 +195,7 @@ impl Filesystem for Server {
     }
 }
 
-/// A disk that is there as a file as long as this lives.
+/// A disk that exists as a file while this value lives.
 pub struct Recorder {
     held: Arc<Mutex<Held>>,
     path: PathBuf,
@@ -203,7 +203,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A disk of `bytes` bytes with all zeros; what it holds lies in a folder. `None` where FUSE cannot be had.
+    /// A disk of `bytes` bytes, all zeros; its content lies in a folder. `None` if FUSE is not available.
     pub fn begin(folder: &Path, bytes: u64) -> Option<Recorder> {
         let make = |name: &str| {
             let mut options = File::options();
@@ -251,18 +251,18 @@ impl Recorder {
         &self.path
     }
 
-    /// How often it was flushed.
+    /// The number of flushes.
     pub fn flushes(&self) -> u64 {
         self.held.lock().unwrap().flushes
     }
 
-    /// From now on, what is on the disk when it is about to be flushed, with all that was written since, is put into a file of
-    /// this folder, until there is no folder. What a file system has not written yet is what it has not put on record.
+    /// From now on copies the disk before each flush, with all writes since the last one, into a file in
+    /// this folder; `None` ends that. What a file system has not written yet is not in a copy.
     pub fn copy_at_flushes(&self, folder: Option<&Path>) {
         self.held.lock().unwrap().copies = folder.map(PathBuf::from);
     }
 
-    /// Puts what is on the disk after a loss of power at this moment into a file. Returns how many bytes had not been flushed.
+    /// Writes the content of the disk after a power loss at this moment into a file. Returns the number of unflushed bytes.
     pub fn lose_power(&self, to: &Path, loss: Loss, random: &mut Random) -> usize {
         let copy = File::create(to).unwrap();
         let pending = {
@@ -292,7 +292,7 @@ impl Recorder {
     }
 }
 
-/// Copies a file into an empty one, holes left out.
+/// Copies a file into an empty one, without its holes.
 fn copy_data(from: &File, to: &File) -> io::Result<()> {
     let end = from.metadata()?.len();
     to.set_len(end)?;

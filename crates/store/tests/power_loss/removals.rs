@@ -1,5 +1,5 @@
-//! The power fails right behind the moment in which the data of removed files was cleared away: what is left has either the data with
-//! its removal on record, or neither.
+//! The power fails right after the data of removed files was cleared away: the disk then has either the data and its row
+//! in the table of removals, or neither.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::fixture::{file, name, root, with_mode};
 use crate::recorder::Recorder;
 use crate::{MEBIBYTES, mount_copy};
 
-/// Removed at once, and cleared away together.
+/// The files that are removed at the same time and cleared away together.
 const FILES: u64 = 2;
-/// More than is kept among the rows.
+/// More than the limit for kept writes.
 const BYTES: usize = 100_000;
-/// Small changes that are stable, made while that goes on.
+/// Small stable changes during the clearing.
 const CHANGES: u32 = 8;
 
-/// How many data files there are.
+/// The number of data files.
 fn data_files(place: &Path) -> usize {
     let entries = std::fs::read_dir(place)
         .unwrap()
@@ -45,8 +45,8 @@ async fn make(store: &Store, text: &str) -> ObjectId {
     id
 }
 
-/// Changes rows until their journal is one that is made before it is written: it has its length from the beginning, so what is
-/// appended to it becomes stable without anything else that the file system has on record.
+/// Changes rows until their journal is one that was created in advance: it has its full length from the beginning, so that
+/// appends become stable without any other metadata of the file system.
 async fn fill_first_journal(store: &Store, id: ObjectId, journals: &Path) {
     let (who, tag) = (root(), XattrName::new(b"user.large".to_vec()).unwrap());
     let value = Bytes::from(vec![5; 60_000]);
@@ -56,7 +56,7 @@ async fn fill_first_journal(store: &Store, id: ObjectId, journals: &Path) {
     }
 }
 
-/// One loss of power after the other of a disk of some kind.
+/// Repeated power losses of a disk of some kind.
 pub async fn cut_power(outer: &Path, maker: &[&str], losses: u64) {
     let Some(recorder) = Recorder::begin(outer, MEBIBYTES << 20) else {
         return;
