@@ -1,4 +1,4 @@
-//! What commands share that ask a running server: whose data directory it has, and something to wait in.
+//! Shared by commands that ask a running server: the data directory, and a runtime to wait in.
 //!
 //! What must never enter: questions and answers.
 
@@ -10,16 +10,16 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::progress::Progress;
 
-/// The data directory that a command names, or else the usual one.
+/// The data directory on the command line, or the default one.
 pub(crate) fn directory(data: &Option<PathBuf>) -> PathBuf {
     let data = data.clone();
     data.unwrap_or_else(|| Configuration::default().data)
 }
 
-/// Waits for what a running server answers, which may take a while.
+/// Waits for the answer of a running server, which may take a while.
 ///
 /// # Errors
-/// When the system gives no runtime to wait in.
+/// When the system cannot create a runtime.
 pub(crate) fn answer<T>(asked: impl Future<Output = T>) -> anyhow::Result<T> {
     let runtime = runtime()?;
     let _progress = Progress::of("waiting for an answer");
@@ -29,7 +29,7 @@ pub(crate) fn answer<T>(asked: impl Future<Output = T>) -> anyhow::Result<T> {
 /// A runtime of one thread.
 ///
 /// # Errors
-/// When the system gives none.
+/// When the system cannot create one.
 pub(crate) fn runtime() -> anyhow::Result<Runtime> {
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start")

@@ -1,4 +1,4 @@
-//! `meridian set authority`: shows, moves and restores what signs who is a member.
+//! `meridian set authority`: shows, moves and restores the authority that signs certificates and the list of members.
 //!
 //! What must never enter: the key.
 
@@ -15,7 +15,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::status::failure;
 
-/// What is to be done, and what is said about it.
+/// Runs the command, and returns its output.
 pub(crate) fn run(command: &AuthorityCommand) -> Result<String, Failure> {
     match command {
         AuthorityCommand::Show { export, data, .. } => show(&directory(data), export.as_deref()),
@@ -69,7 +69,7 @@ fn show(data: &Path, export: Option<&Path>) -> Result<String, Failure> {
 }
 
 fn change_keeper(data: &Path, to: u16) -> Result<String, Failure> {
-    // Said at once, and better than by the running server, when it is not kept here.
+    // Checked here first, for a better error than the running server's, when this server does not keep it.
     let tokens = set::tokens(data)?.len();
     let _progress = Progress::of("moving the authority");
     let confirmed = runtime()?.block_on(server::ask_move_authority(data, to));

@@ -1,7 +1,7 @@
-//! `meridian automount-map`: a program map of autofs(5), which mounts a domain's root from its nearest server.
+//! `meridian automount-map`: a program map for autofs(5), which mounts a domain's root from its nearest server.
 //!
-//! What must never enter: how that server is found. The key comes from any user who types a path. So it goes no further unless it
-//! is the name of a domain, and at most one line is printed.
+//! What must never enter: how that server is found. Any user can choose the key by typing a path. So a key is only used
+//! if it is the name of a domain, and at most one line is printed.
 
 use anyhow::anyhow;
 use names::Lookup;
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &AutomountMapArguments) -> Result<Exit, Failure> {
 
 fn answer(arguments: &AutomountMapArguments) -> Result<(), Failure> {
     let key = arguments.key.to_string_lossy();
-    // Before anything else is read: most keys are what programs look for in every directory.
+    // Checked before anything else is read: most keys are names that programs look for in every directory.
     key.parse::<names::Domain>()?;
     let runtime = runtime()?;
     let entry = runtime.block_on(async {
@@ -39,7 +39,7 @@ fn answer(arguments: &AutomountMapArguments) -> Result<(), Failure> {
         };
         names::map(&lookup, &key).await
     })?;
-    // Nobody waits for those that have not answered.
+    // Do not wait for servers that have not answered.
     runtime.shutdown_background();
     output::say(entry)?;
     Ok(())

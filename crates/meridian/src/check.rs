@@ -1,6 +1,6 @@
 //! `meridian check`: verifies a data directory.
 //!
-//! What must never enter: what is verified.
+//! What must never enter: the checks.
 
 use server::Configuration;
 

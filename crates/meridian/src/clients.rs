@@ -1,6 +1,6 @@
-//! `meridian clients`: who is connected to a server, and sending clients away.
+//! `meridian clients`: lists the clients of a server, and evicts them.
 //!
-//! What must never enter: what clients hold.
+//! What must never enter: the state of clients.
 
 use std::net::IpAddr;
 

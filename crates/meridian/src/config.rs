@@ -1,4 +1,4 @@
-//! `meridian config`: validates a configuration file without starting anything, and has a running server read its own again.
+//! `meridian config`: validates a configuration file without starting anything, and makes a running server reload its own.
 //!
 //! What must never enter: the rules of validation.
 
@@ -20,7 +20,7 @@ pub(crate) fn run(command: &ConfigCommand) -> Result<Exit, Failure> {
     }
 }
 
-/// What is wrong with a file, for programs.
+/// The problems of a file, for programs.
 #[derive(Serialize)]
 struct Verdict {
     right: bool,

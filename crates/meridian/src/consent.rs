@@ -1,6 +1,6 @@
-//! Asking a person before something is done that cannot be undone.
+//! Asks a person for consent before an action that cannot be undone.
 //!
-//! What must never enter: what is to be done.
+//! What must never enter: the action.
 
 use std::io::{self, IsTerminal};
 
@@ -11,7 +11,7 @@ use crate::output;
 /// The only answer that counts as consent.
 const CONSENT: &str = "yes";
 
-/// Returns when the person has agreed to what was said before, or had done so on the command line.
+/// Returns when the person has agreed to what was printed before, here or on the command line.
 ///
 /// # Errors
 /// When the person does not agree, or cannot be asked.

@@ -1,6 +1,6 @@
-//! `meridian domain`: what the zone of a domain needs, and whether clients find its servers.
+//! `meridian domain`: the DNS records that a domain needs, and whether clients find its servers.
 //!
-//! What must never enter: DNS and NFS themselves; the crate `names` speaks them.
+//! What must never enter: DNS and NFS themselves; the crate `names` implements them.
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +20,7 @@ use crate::exit::{Exit, Failure};
 use crate::output;
 use crate::progress::Progress;
 
-/// How long a server may take to answer.
+/// The timeout for the answer of a server.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(command: &DomainCommand) -> Result<Exit, Failure> {
@@ -30,7 +30,7 @@ pub(crate) fn run(command: &DomainCommand) -> Result<Exit, Failure> {
     }
 }
 
-/// The lines go to standard output and nothing else does, so that they can be added to a zone file.
+/// Only the lines go to standard output, so that they can be added to a zone file.
 fn records(domain: &Domain, data: &Option<PathBuf>, json: bool) -> Result<Exit, Failure> {
     let data = data.clone();
     let data = data.unwrap_or_else(|| Configuration::default().data);
@@ -67,16 +67,16 @@ fn records(domain: &Domain, data: &Option<PathBuf>, json: bool) -> Result<Exit, 
     Ok(Exit::Success)
 }
 
-/// What is told of the records of a domain.
+/// The records of a domain, for programs.
 #[derive(Serialize)]
 struct Records {
-    /// Those of its zone.
+    /// The lines of its zone.
     lines: Vec<String>,
-    /// What an administrator had better know before they are published.
+    /// Remarks for the administrator before they are published.
     remarks: Vec<String>,
 }
 
-/// What an administrator had better know of an address before it is published.
+/// A remark for the administrator about an address before it is published.
 fn remark(server: &Published) -> Option<String> {
     let (number, host) = (server.number, &server.host);
     if server.port != NFS_PORT {
@@ -102,27 +102,27 @@ fn remark(server: &Published) -> Option<String> {
     ))
 }
 
-/// What is found out about one address of a server of the domain.
+/// The result for one address of a server of the domain.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Finding {
     priority: u16,
     weight: u16,
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// Where it was asked; none if its name leads nowhere.
+    /// The address that was asked; `None` if its name cannot be resolved.
     pub(crate) address: Option<SocketAddr>,
-    /// How long it took to answer, in seconds; none if it did not.
+    /// The time until it answered, in seconds; `None` if it did not.
     round_trip_seconds: Option<f64>,
-    /// It has the root of the domain, for this machine.
+    /// It exports the root of the domain to this machine.
     serves: bool,
-    /// What to mend.
+    /// The problem to repair.
     pub(crate) problem: Option<String>,
-    /// What to know.
+    /// A remark.
     pub(crate) remark: Option<String>,
 }
 
 impl Finding {
-    /// Adds what to know.
+    /// Adds a remark.
     fn note(&mut self, words: &str) {
         self.remark = Some(match self.remark.take() {
             Some(before) => format!("{before}; {words}"),
@@ -147,7 +147,7 @@ fn check(arguments: &DomainCheckArguments) -> Result<Exit, Failure> {
     drop(progress);
     let findings = match findings {
         Ok(findings) => findings,
-        // The zone is to be mended, as when its records lead nowhere.
+        // The zone must be repaired, as when its records lead nowhere.
         Err(error) if error.is_of_the_zone() => {
             if arguments.json {
                 output::say_json(&Vec::<Finding>::new())?;
@@ -168,7 +168,7 @@ fn check(arguments: &DomainCheckArguments) -> Result<Exit, Failure> {
     })
 }
 
-/// Asks each server that DNS names for the domain whether it answers, and has the root of the domain.
+/// Asks each server that DNS names for the domain whether it answers and exports the root of the domain.
 pub(crate) async fn look_at(domain: &Domain, servers: Vec<NamedServer>) -> Vec<Finding> {
     let mut asking = JoinSet::new();
     let mut findings = Vec::new();
@@ -202,7 +202,7 @@ pub(crate) async fn look_at(domain: &Domain, servers: Vec<NamedServer>) -> Vec<F
     }
     let order = |finding: &Finding| {
         let round_trip = finding.round_trip_seconds.unwrap_or(f64::MAX);
-        // Whole microseconds, which have an order.
+        // Whole microseconds, which can be ordered.
         (
             finding.priority,
             Duration::try_from_secs_f64(round_trip).unwrap_or(Duration::MAX),

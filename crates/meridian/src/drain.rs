@@ -1,6 +1,6 @@
-//! `meridian drain`: sends the clients of a running server to others of its set, and waits until it has stopped.
+//! `meridian drain`: moves the clients of a running server to others of its set, and waits until the server has stopped.
 //!
-//! What must never enter: how clients are sent away.
+//! What must never enter: how clients are moved.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::output;
 use crate::progress::Progress;
 use crate::status::failure;
 
-/// How long clients may take unless the command line says otherwise: they hear of it when they renew their lease,
-/// of 90 seconds, at the latest.
+/// The default time for clients to leave. They hear of the move at the latest when they renew their lease of 90
+/// seconds.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// How often it is asked how far the server is.
+/// The interval for asking for the progress.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(arguments: &DrainArguments) -> Result<Exit, Failure> {
@@ -37,19 +37,19 @@ pub(crate) fn run(arguments: &DrainArguments) -> Result<Exit, Failure> {
         match ask() {
             Ok(answer) if answer == told => {}
             Ok(answer) => {
-                // A line of its own, and the moving one below it again.
+                // On its own line; a new progress line follows below.
                 drop(progress);
                 output::say(answer)?;
                 progress = Progress::of("waiting for clients");
                 told = answer;
             }
-            // It answered before, so it is this server that has stopped.
+            // It answered before, so this server has stopped.
             Err(error) if error.is_of_no_server() => {
                 drop(progress);
                 output::say("the server has stopped")?;
                 return Ok(Exit::Success);
             }
-            // It stops, or has much to do.
+            // It is stopping, or is busy.
             Err(StatusError::Busy(_) | StatusError::Answer { .. }) => {}
             Err(error) => return Err(failure(error)),
         }

@@ -1,6 +1,6 @@
 //! `meridian durability`: asks a running server when updates of a directory are answered, or changes that.
 //!
-//! What must never enter: what the setting does.
+//! What must never enter: the effect of the setting.
 
 use server::{Configuration, DurabilityQuestion, DurabilitySetting};
 

@@ -12,13 +12,13 @@ pub(crate) enum Exit {
     Success = 0,
     /// Something failed while running or starting.
     Failure = 1,
-    /// A check found what is not in order and was not, or could not be, repaired.
+    /// A check found problems that were not, or could not be, repaired.
     Defects = 3,
     /// No server runs on the data directory.
     NotRunning = 4,
     /// The configuration is wrong; `EX_CONFIG` of `sysexits.h`. Starting again does not help.
     Configuration = 78,
-    /// A second signal ended the program before everything was put away, as a shell counts SIGINT.
+    /// A second signal ended the program before the shutdown was complete; the value is the one of a shell for SIGINT.
     Interrupted = 130,
 }
 
@@ -28,7 +28,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why the program fails, and with which code.
+/// Why the program fails, and its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -44,7 +44,7 @@ impl Failure {
     }
 }
 
-/// An error with its causes. Many errors name their cause themselves, so what has been said is not said again.
+/// An error with its causes. Many errors already contain the text of their cause, so repeated text is left out.
 pub(crate) fn told(error: &anyhow::Error) -> String {
     let mut told = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -59,7 +59,7 @@ pub(crate) fn told(error: &anyhow::Error) -> String {
     told
 }
 
-/// For everything that has no code of its own.
+/// For all errors without a special code.
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Failure {
         Failure::new(Exit::Failure, error)

@@ -1,6 +1,6 @@
 //! `meridian frozen` and `meridian thaw`: what a lost replica left undecided, and the decision to give it up.
 //!
-//! What must never enter: what freezes, and how it thaws.
+//! What must never enter: the rules of freezing and thawing.
 
 use std::path::Path;
 

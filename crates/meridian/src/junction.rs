@@ -1,6 +1,6 @@
 //! `meridian junction`: names in the root of the domain that lead to trees of other servers.
 //!
-//! What must never enter: which junctions make sense, and how the set agrees on them.
+//! What must never enter: which junctions are valid, and how the set agrees on them.
 
 use std::path::PathBuf;
 

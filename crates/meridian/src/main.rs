@@ -1,9 +1,9 @@
-//! The command line of Meridian: arguments, logging, and what people are told.
+//! The command line of Meridian: arguments, logging, and output for people.
 //!
 //! What must never enter: serving, checking and validating; the `server` crate does that.
 
 #![forbid(unsafe_code)]
-// They panic when nobody listens, and show whatever they are given: `output` does neither.
+// These macros panic when the output is closed, and print any control characters; `output` does neither.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod arguments;
@@ -52,8 +52,7 @@ fn main() -> ExitCode {
         Err(error) => return refuse_arguments(&error),
     };
     if only_tells(&command) {
-        // The reader of the output may stop, as `head` does. Other commands have to finish what they
-        // began.
+        // The reader of the output may stop reading, as `head` does. Commands that change something must finish anyway.
         sigpipe::reset();
     }
     let outcome = match command {
@@ -91,8 +90,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Tells why the arguments are none, or what was asked to be told of them. They are quoted, so what a terminal would obey in
-/// them is shown.
+/// Prints why the arguments are invalid, or the requested help. The arguments are quoted, so control characters in them
+/// are escaped.
 fn refuse_arguments(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         error.exit();
@@ -103,7 +102,7 @@ fn refuse_arguments(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Whether nothing is left undone when a command ends as soon as nobody listens.
+/// Whether a command leaves nothing unfinished when it ends because its output is closed.
 fn only_tells(command: &Command) -> bool {
     match command {
         Command::Status(_) | Command::View(_) | Command::Frozen(_) | Command::Doctor(_) => true,
@@ -111,7 +110,7 @@ fn only_tells(command: &Command) -> bool {
         Command::Config { command } => matches!(command, ConfigCommand::Check { .. }),
         Command::Domain { .. } | Command::AutomountMap(_) => true,
         Command::Junction { command } => matches!(command, JunctionCommand::List { .. }),
-        // The server goes on with what it was asked for.
+        // The server continues the requested work.
         Command::Scrub(_) => true,
         Command::Check(arguments) => !arguments.repair,
         Command::Durability(arguments) => arguments.setting.is_none(),

@@ -1,6 +1,6 @@
-//! `meridian manual`: writes the manual pages and the completions of shells that packages bring.
+//! `meridian manual`: writes the manual pages and shell completions for packages.
 //!
-//! What must never enter: descriptions of commands; they stand with the arguments.
+//! What must never enter: descriptions of commands; they are with the arguments.
 
 use std::fs;
 use std::path::Path;
@@ -12,14 +12,14 @@ use clap_complete::Shell;
 use crate::arguments::Arguments;
 use crate::exit::{Exit, Failure};
 
-/// The shells, each with the name under which it looks for completions.
+/// The shells, each with the name of its completion file.
 const SHELLS: [(Shell, &str); 3] = [
     (Shell::Bash, "meridian"),
     (Shell::Zsh, "_meridian"),
     (Shell::Fish, "meridian.fish"),
 ];
 
-/// Writes pages to `man/` and completions to `completions/` of a directory.
+/// Writes pages to `man/` and completions to `completions/` in a directory.
 pub(crate) fn write(to: &Path) -> Result<Exit, Failure> {
     write_all(to).with_context(|| format!("cannot write to {}", to.display()))?;
     Ok(Exit::Success)

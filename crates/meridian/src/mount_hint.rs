@@ -1,13 +1,13 @@
-//! How to mount what is served, told in the words of a shell.
+//! Shell commands for mounting the exports.
 //!
-//! What must never enter: names that would have to be looked up.
+//! What must never enter: names that need a lookup.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use server::Status;
 use server::configuration::NFS_PORT;
 
-/// Where to mount in the examples.
+/// The mount point in the examples.
 const MOUNT_POINT: &str = "/mnt";
 
 /// The command that mounts an export at a client.
@@ -23,8 +23,8 @@ fn mount_command(server: SocketAddr, export: &str) -> String {
     format!("mount -t nfs4 {port}{address}:{export} {MOUNT_POINT}")
 }
 
-/// Where clients reach a server that listens at `listen` on a machine with these addresses. Whether they know its name, nobody can
-/// tell.
+/// The addresses for clients of a server that listens at `listen` on a machine with these addresses. It is unknown
+/// whether clients can resolve its name.
 fn reached_at(listen: SocketAddr, own: &[IpAddr]) -> Vec<SocketAddr> {
     let fits = |own: &IpAddr| listen.is_ipv6() || own.is_ipv4();
     let at = |own: IpAddr| SocketAddr::new(own, listen.port());
@@ -34,7 +34,7 @@ fn reached_at(listen: SocketAddr, own: &[IpAddr]) -> Vec<SocketAddr> {
     }
 }
 
-/// The addresses of this machine at which others may reach it, those of IPv4 first; that of itself if there are none.
+/// The addresses at which other machines may reach this one, IPv4 first; the loopback address if there are none.
 pub(crate) fn own_addresses() -> Vec<IpAddr> {
     let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
     let addresses = interfaces.filter_map(|interface| {
@@ -58,7 +58,7 @@ fn is_for_others(address: &IpAddr) -> bool {
     }
 }
 
-/// What a server tells when it is ready, on a machine with these addresses.
+/// The message of a server that is ready, on a machine with these addresses.
 pub(crate) fn announcement(status: &Status, own: &[IpAddr]) -> String {
     let listen: Vec<String> = status.listen.iter().map(ToString::to_string).collect();
     let mut text = format!(

@@ -1,9 +1,9 @@
-//! What the program says, on standard output and standard error.
+//! The output of the program, on standard output and standard error.
 //!
-//! Everything goes through here: nothing that is said commands a terminal, and nobody who stops listening makes the program
-//! panic. A command that only tells ends then, see `main`; one that does something goes on in silence.
+//! All output goes through here: no text can control a terminal, and a closed output never makes the program panic. In
+//! that case a command that only prints ends, see `main`; a command that changes something continues silently.
 //!
-//! What must never enter: what is said.
+//! What must never enter: the texts.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
@@ -11,31 +11,31 @@ use std::io::{self, ErrorKind, Write};
 use serde::Serialize;
 use server::{is_visible, plain};
 
-/// Says a text and ends the line.
+/// Prints a text with a line end.
 ///
 /// # Errors
-/// When it cannot be written, although somebody listens.
+/// When it cannot be written, although the output is open.
 pub(crate) fn say(text: impl Display) -> io::Result<()> {
     write(&mut io::stdout().lock(), &(shown(&text.to_string()) + "\n"))
 }
 
-/// Asks: says a text and leaves the line open.
+/// Prints a question without a line end.
 ///
 /// # Errors
-/// When it cannot be written, although somebody listens.
+/// When it cannot be written, although the output is open.
 pub(crate) fn ask(text: impl Display) -> io::Result<()> {
     write(&mut io::stdout().lock(), &shown(&text.to_string()))
 }
 
-/// Says a text on standard error and ends the line. There is nobody to be told if that fails.
+/// Prints a text with a line end on standard error. A failure is ignored.
 pub(crate) fn remark(text: impl Display) {
     let _ = write(&mut io::stderr().lock(), &(shown(&text.to_string()) + "\n"));
 }
 
-/// Says a value as JSON.
+/// Prints a value as JSON.
 ///
 /// # Errors
-/// When it cannot be written, although somebody listens.
+/// When it cannot be written, although the output is open.
 pub(crate) fn say_json(value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_string_pretty(value)?;
     write(&mut io::stdout().lock(), &(shown_json(&text) + "\n"))
@@ -51,7 +51,7 @@ fn write(output: &mut impl Write, text: &str) -> io::Result<()> {
     }
 }
 
-/// A text whose only invisible characters are ends of lines, with errors in words.
+/// A text without invisible characters except line ends, and with errors in words.
 fn shown(text: &str) -> String {
     let text = plain(text);
     let lines = text
@@ -60,7 +60,7 @@ fn shown(text: &str) -> String {
     lines.collect::<Vec<String>>().join("\n")
 }
 
-/// The same for JSON, in its own notation: what is invisible can only stand in a string there.
+/// The same for JSON, in its own notation: invisible characters can only be in a string there.
 fn shown_json(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut units = [0; 2];

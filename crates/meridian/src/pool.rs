@@ -1,4 +1,4 @@
-//! `meridian pool`: begins a pool of data servers and metadata servers, and works on them.
+//! `meridian pool`: begins a pool of data servers and metadata servers, and manages them.
 //!
 //! What must never enter: what a pool is, and how a server joins it.
 
@@ -23,7 +23,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::token;
 
-/// How long a token works unless somebody says otherwise.
+/// The default lifetime of a token.
 const LIFETIME: Duration = Duration::from_secs(3600);
 
 pub(crate) fn run(command: &PoolCommand) -> Result<Exit, Failure> {
@@ -122,7 +122,7 @@ struct MemberView<'p> {
     addresses: &'p [String],
     name: &'p str,
     removed: bool,
-    /// Whether it does its part, and what it keeps; of data servers, while the metadata server runs.
+    /// Whether it serves, and what it stores; for data servers, while the metadata server runs.
     serves: Option<bool>,
     holding: Option<Holding>,
 }
@@ -155,7 +155,7 @@ fn role(member: &PoolMember) -> &'static str {
     }
 }
 
-/// How the data servers are, as the running metadata server knows them; none elsewhere, or where none runs.
+/// The state of the data servers, as the running metadata server knows them; empty on other servers, or if none runs.
 fn running(pool: &Pool, data: &Path) -> Result<Vec<PoolServerStatus>, Failure> {
     let mut members = pool.members.iter();
     if !members.any(|member| member.metadata_server && member.number == pool.own) {
@@ -193,7 +193,7 @@ fn create(arguments: &CreatePoolArguments) -> Result<String, Failure> {
     ))
 }
 
-/// The token goes to standard output and nothing else does, so that a script can take it.
+/// Only the token goes to standard output, so that a script can read it.
 fn invite(arguments: &InvitePoolArguments) -> Result<String, Failure> {
     let data = directory(&arguments.data);
     let lifetime = arguments.lifetime.unwrap_or(LIFETIME);
@@ -267,7 +267,7 @@ fn address(number: u16, address: &PeerAddress, data: &Path) -> Result<String, Fa
 }
 
 fn remove(number: u16, data: &Path) -> Result<String, Failure> {
-    // What is wrong with the directory is said before that no server runs on it.
+    // Reports problems of the directory before the error that no server runs on it.
     pools::members(data)?;
     answer(server::ask_remove_data_server(data, number))??;
     Ok(format!(
@@ -351,7 +351,7 @@ fn members(pool: &Pool, servers: &[PoolServerStatus]) -> String {
     text
 }
 
-/// Said at once, on standard error, so that a script still finds what it looks for on standard output.
+/// Printed at once on standard error, so that standard output has only the result for scripts.
 fn warn(warning: Option<String>) {
     if let Some(warning) = warning {
         output::remark(format_args!("WARNING: {warning}."));

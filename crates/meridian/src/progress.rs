@@ -1,4 +1,4 @@
-//! How far a command is that takes long: a line that changes, on a terminal; elsewhere a line now and then, for who reads them later.
+//! The progress of a long command: a changing line on a terminal; otherwise an occasional line, for later reading.
 //!
 //! What must never enter: results; they go through `output`.
 
@@ -10,26 +10,26 @@ use server::configuration::format_duration;
 
 use crate::output;
 
-/// A command that is done sooner shows nothing.
+/// A command that finishes sooner shows nothing.
 const SILENT: Duration = Duration::from_secs(1);
-/// How often the line moves.
+/// The interval of updates of the line.
 const TICK: Duration = Duration::from_millis(200);
-/// Where there is no terminal a line is said after this time, and then again after twice as long each time, up to the longest pause.
+/// Without a terminal, a line is printed after this time, and then after twice the time each, up to the longest pause.
 const FIRST_LINE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
-/// A line on standard error while something goes on. It goes when this is dropped.
+/// A line on standard error during an operation. It disappears when this is dropped.
 pub(crate) struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// Something whose end is not known.
+    /// An operation of unknown length.
     pub(crate) fn of(what: &'static str) -> Progress {
         Progress::begun(None, what, "{spinner} {prefix} ({elapsed})")
     }
 
-    /// Something that ends when all of many are done.
+    /// An operation on a number of items.
     pub(crate) fn of_many(what: &'static str) -> Progress {
         let template = "{spinner} {prefix} [{bar:30}] {pos} of {len}, {eta} to go";
         Progress::begun(Some(0), what, template)
@@ -37,7 +37,7 @@ impl Progress {
 
     fn begun(length: Option<u64>, what: &'static str, template: &str) -> Progress {
         let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::stderr());
-        // Changes of a bar that is there already would draw it at once.
+        // Changes of an existing bar would draw it at once.
         let bar = bar.with_style(style(template)).with_prefix(what);
         begin(&bar);
         Progress { bar }
@@ -54,7 +54,7 @@ fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
-/// Shows it from the second second on, without anybody's doing.
+/// Shows it automatically after the first second.
 fn begin(bar: &ProgressBar) {
     let bar = bar.downgrade();
     if !stderr().is_terminal() {
@@ -81,7 +81,7 @@ fn begin(bar: &ProgressBar) {
     });
 }
 
-/// What is going on, and for how long, in a line of its own.
+/// The operation and its duration, as a line.
 fn line(bar: &ProgressBar) -> String {
     let (what, done) = (bar.prefix(), bar.position());
     let elapsed = format_duration(Duration::from_secs(bar.elapsed().as_secs()));

@@ -1,6 +1,6 @@
-//! `meridian recovered`: discarded versions that a server has kept aside.
+//! `meridian recovered`: discarded versions that a server has kept.
 //!
-//! What must never enter: where they lie and in which form.
+//! What must never enter: where they are, and their format.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! How many refusals are logged of a program that is started anew for each: a user with many requests must not fill a log.
+//! Limits the logged refusals of a program that is started for each request: a user with many requests must not fill a log.
 //!
 //! What must never enter: what was refused.
 
@@ -8,24 +8,24 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// At most this many are logged in a minute.
+/// The maximum number of logged refusals per minute.
 pub(crate) const TOLD_MAX: u64 = 20;
 
-/// More than a tally is long: two numbers of 20 digits.
+/// An upper bound for the length of a tally: two numbers of 20 digits.
 const TALLY_BYTES: u64 = 64;
 
-/// What is to be told of a refusal.
+/// What to log about a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Telling {
-    /// What was refused, and why.
+    /// The refused request, and why.
     Why,
-    /// That, and that it was the last of this minute.
+    /// The same, and that it is the last one in this minute.
     WhyAndNoMore,
     /// Nothing.
     Nothing,
 }
 
-/// Counts a refusal in a file of the user who runs the program. It is logged when that fails.
+/// Counts a refusal in a file of the program's user. If that fails, the refusal is logged.
 pub(crate) fn count(file: &Path) -> Telling {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let minute = since_1970.map_or(0, |time| time.as_secs() / 60);
@@ -36,10 +36,10 @@ fn count_in(file: &Path, minute: u64) -> io::Result<Telling> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     let mut file: File = options.mode(0o600).open(file)?;
-    // Several may be refused at the same time. The end of the process unlocks it.
+    // Several refusals may happen at the same time. The end of the process releases the lock.
     file.lock()?;
     let mut tally = String::new();
-    // What is no tally, such as bytes that are no text, is none of this minute.
+    // An invalid tally, such as bytes that are not text, does not count for this minute.
     let _ = (&file).take(TALLY_BYTES).read_to_string(&mut tally);
     let times = 1 + before(&tally, minute);
     file.set_len(0)?;
@@ -52,7 +52,7 @@ fn count_in(file: &Path, minute: u64) -> io::Result<Telling> {
     })
 }
 
-/// How many a tally says that there were in this minute.
+/// The number of refusals in this minute by a tally.
 fn before(tally: &str, minute: u64) -> u64 {
     let number = |text: &str| text.parse::<u64>().ok();
     match tally

@@ -1,5 +1,5 @@
-//! `meridian scrub`: has a server compare its copy with the others', waits until it is done, and shows what was
-//! found.
+//! `meridian scrub`: makes a server compare its copy with the others', waits until it has finished, and shows the
+//! result.
 //!
 //! What must never enter: the comparison.
 
@@ -15,7 +15,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::status::failure;
 
-/// How often to ask whether it is done.
+/// The interval for asking whether it has finished.
 const PAUSE: Duration = Duration::from_millis(500);
 
 pub(crate) fn run(arguments: &ScrubArguments) -> Result<Exit, Failure> {
@@ -41,7 +41,7 @@ async fn ask(data: &Path, start: bool) -> Result<ScrubView, StatusError> {
     server::ask_scrub(data, ScrubQuestion { start }).await
 }
 
-/// Begins a run and waits for its end. One that is under way does not count: it may have passed by already.
+/// Begins a run and waits for its end. A run in progress does not count: it may already have passed changed data.
 async fn carry_out(data: &Path) -> Result<ScrubView, StatusError> {
     let before = ask(data, false).await?;
     ask(data, true).await?;

@@ -18,16 +18,16 @@ use crate::exit::{Exit, Failure};
 use crate::logging;
 use crate::mount_hint::{announcement, own_addresses};
 
-/// Set where a process has begun again, and has said already where it is found.
+/// Set in a process that has started again, and has already printed its addresses.
 const ANEW: &str = "MERIDIAN_STARTED_ANEW";
 
-/// Which program this is.
+/// The identification of the program.
 const BUILD: Build = Build {
     version: env!("MERIDIAN_VERSION"),
     commit: env!("MERIDIAN_COMMIT"),
 };
 
-/// How long work that was given up may take to notice, once everything is put away.
+/// How long abandoned work may take to end after everything was closed.
 const LEFTOVER_PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit, Failure> {
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit, Failure> {
     let runtime = runtime.context("cannot start threads")?;
     let served = runtime.block_on(serve(configuration, origin));
     match served {
-        // Everything is closed: a task that still waits, such as for a name to be found, waits for nothing.
+        // Everything is closed: tasks that still wait, for example for a name lookup, are not needed.
         Ok(Ending::Stopped) => runtime.shutdown_background(),
         _ => runtime.shutdown_timeout(LEFTOVER_PATIENCE),
     }
@@ -86,8 +86,8 @@ async fn serve(configuration: Configuration, origin: Origin) -> Result<Ending, S
     server.run(signals).await
 }
 
-/// The same process begins again with the same arguments, as after a crash. Whatever still waits in it for what
-/// will not happen any more is gone with it.
+/// Starts the same process again with the same arguments, as after a crash. This ends everything in it that waits for
+/// an event that will never happen.
 fn start_anew() -> std::io::Error {
     let program = std::env::current_exe();
     let program = program.unwrap_or_else(|_| std::env::args_os().next().unwrap_or_default().into());
@@ -97,7 +97,7 @@ fn start_anew() -> std::io::Error {
         .exec()
 }
 
-/// The parent process may have closed the server's standard output. That is no reason to fail.
+/// Prints a message. The parent process may have closed the server's standard output, which is not an error.
 fn announce(text: &str) {
     let mut output = std::io::stdout().lock();
     if let Err(error) = output

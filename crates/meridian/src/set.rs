@@ -1,4 +1,4 @@
-//! `meridian set`: begins a set of replicas, and works on its members.
+//! `meridian set`: begins a set of replicas, and manages its members.
 //!
 //! What must never enter: what a set is, and how a server joins it.
 
@@ -29,9 +29,9 @@ use crate::progress::Progress;
 use crate::token;
 use warning::warning;
 
-/// How long a token works unless somebody says otherwise.
+/// The default lifetime of a token.
 const LIFETIME: Duration = Duration::from_secs(3600);
-/// At most this many ranges of numbers of removed members are shown.
+/// The maximum number of shown ranges of numbers of removed members.
 const STRETCHES_TOLD: usize = 16;
 
 pub(crate) fn run(command: &SetCommand) -> Result<Exit, Failure> {
@@ -118,7 +118,7 @@ fn create(arguments: &CreateSetArguments) -> Result<String, Failure> {
     ))
 }
 
-/// The token goes to standard output and nothing else does, so that a script can take it.
+/// Only the token goes to standard output, so that a script can read it.
 fn invite(arguments: &InviteArguments) -> Result<String, Failure> {
     let data = directory(&arguments.data);
     let lifetime = arguments.lifetime.unwrap_or(LIFETIME);
@@ -185,7 +185,7 @@ fn join(arguments: &JoinArguments) -> Result<String, Failure> {
     ))
 }
 
-/// What a server that has just joined is told of the number of members. The second one is often followed by the third.
+/// The advice about the number of members for a server that has just joined. The third member often follows the second.
 fn rest_of_way(joined: &Joined) -> String {
     match set::warning(&joined.members) {
         Some(_) => "With a third server, a replica or a witness, the set goes on when one of them is lost; with these two it stops until both \
@@ -195,7 +195,7 @@ fn rest_of_way(joined: &Joined) -> String {
     }
 }
 
-/// Said at once, on standard error, so that a script still finds what it looks for on standard output.
+/// Printed at once on standard error, so that standard output has only the result for scripts.
 fn warn(warning: Option<String>) {
     if let Some(warning) = warning {
         output::remark(format_args!("WARNING: {warning}."));
@@ -236,7 +236,7 @@ fn client_address(arguments: &ClientAddressArguments) -> Result<String, Failure>
     ))
 }
 
-/// What an administrator had better know of the port at which clients reach a server.
+/// A remark for the administrator about the port for clients.
 fn remark_on_port(address: Option<&ClientAddress>) -> Option<String> {
     let (_, port) = address?.as_str().rsplit_once(':')?;
     (port.parse() != Ok(NFS_PORT)).then(|| {
@@ -247,7 +247,7 @@ fn remark_on_port(address: Option<&ClientAddress>) -> Option<String> {
     })
 }
 
-/// Where the server is reached that becomes a replica.
+/// The addresses of a server that becomes a replica.
 fn reached(place: &ReplicaPlace) -> Reached<'_> {
     Reached {
         peers: &place.address,
@@ -301,7 +301,7 @@ fn tree(name: &Option<String>) -> &str {
     name.as_deref().unwrap_or(DEFAULT_TREE)
 }
 
-/// What the others need to get through to.
+/// The firewall rule that the other members need.
 fn firewall(address: &PeerAddress) -> String {
     format!(
         "The other replicas call it at {}; let them through to that port.\n",
@@ -348,7 +348,7 @@ fn members(joined: &Joined) -> String {
     text
 }
 
-/// Who was removed, in one line however many there were: their numbers are never used again.
+/// The removed members in one line, however many there are: their numbers are never used again.
 fn removed(joined: &Joined) -> String {
     let gone = joined.members.iter().filter(|member| member.revoked);
     let mut stretches: Vec<(u16, u16)> = Vec::new();
@@ -406,7 +406,7 @@ fn recover(arguments: &RecoverSetArguments) -> Result<String, Failure> {
     ))
 }
 
-/// Exactly what is given up.
+/// The exact list of what is given up.
 fn last_words(chance: &LastChance, survivors: &BTreeSet<u16>) -> String {
     let LastChance {
         own, known, gone, ..

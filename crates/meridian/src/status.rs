@@ -1,6 +1,6 @@
 //! `meridian status`: asks a running server and shows its answer.
 //!
-//! What must never enter: how the answer travels.
+//! What must never enter: how the answer is sent.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> Result<Exit, Failure> {
     Ok(Exit::Success)
 }
 
-/// Scripts want to know whether a server runs at all.
+/// Scripts need to know whether a server runs at all.
 pub(crate) fn failure(error: StatusError) -> Failure {
     match error {
         error if error.is_of_no_server() => Failure::new(Exit::NotRunning, error),

@@ -1,6 +1,6 @@
-//! `meridian set token` and `meridian pool token`: tokens that were printed and not used.
+//! `meridian set token` and `meridian pool token`: tokens that were issued and not used.
 //!
-//! What must never enter: how a token is made, and what it admits to.
+//! What must never enter: how a token is made, and what it admits a server to.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::asking::directory;
 use crate::exit::{Exit, Failure};
 use crate::output;
 
-/// A token that still works, for programs. The keys of the two are not the same.
+/// A valid token, for programs. The keys differ between the two.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum TokenView {

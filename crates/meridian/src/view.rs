@@ -1,4 +1,4 @@
-//! `meridian view`: who takes part in the set, who is away and why, and what was decided.
+//! `meridian view`: which members are active, which are away and why, and what was decided.
 //!
 //! What must never enter: how views are agreed.
 

@@ -323,7 +323,7 @@ impl Service {
         self.see_off(records).await;
         // A reclaim that was delayed could otherwise get state that another client had in between and released.
         self.until(|state| !state.is_reclaiming()).await;
-        // Without clients to wait for there was no grace period, but operations that wait for reclaims must still be told of its end.
+        // Without clients to wait for there was no grace period to report, but its end is recorded all the same.
         if self.in_grace() && !self.namespace.exports().is_empty() {
             tracing::info!("the grace period is over: nothing more can be reclaimed");
         }

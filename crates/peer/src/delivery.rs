@@ -13,7 +13,7 @@ use crate::session::SessionState;
 use crate::wire::Role;
 
 /// Hands up what arrives on one lane until the session ends. After that it hands up what had already arrived, except
-/// requests, because nobody can receive their replies.
+/// requests, because their replies could not be delivered.
 pub(crate) async fn hand_up(
     handler: Arc<dyn MessageHandler>,
     session: Arc<SessionState>,

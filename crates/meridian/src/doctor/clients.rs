@@ -1,6 +1,6 @@
-//! Whether clients that do as they are told reach the members of the set, as far as that can be seen from this machine.
+//! Whether clients that follow referrals can reach the members of the set, as far as this machine can tell.
 //!
-//! What must never enter: DNS records of a domain, which `domain` looks at.
+//! What must never enter: DNS records of a domain, which `domain` checks.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use super::finding::Finding;
 
 const CLIENTS: &str = "clients";
 
-/// How long a server may take to answer.
+/// The timeout for the answer of a server.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What is to be said of each place to which clients are sent; nothing where the server belongs to no set.
+/// The findings for each target of clients; none if the server does not belong to a set.
 pub(super) async fn findings(data: &Path) -> Vec<Finding> {
     let Ok(joined) = set::members(data) else {
         return Vec::new();
@@ -56,10 +56,10 @@ async fn look_at(slot: u16, address: &str) -> Finding {
     }
 }
 
-/// How long the first server took to answer that an address leads to, or why none does.
+/// The time until the first server at an address answered, or why none did.
 async fn asked(address: &str) -> Result<Duration, String> {
     let wanted = address.to_owned();
-    // Looking names up waits for other servers.
+    // A name lookup waits for other servers.
     let found = spawn_blocking(move || set::resolve(&wanted)).await;
     let found = found.map_err(|error| error.to_string())?;
     let mut last = String::new();

@@ -1,6 +1,6 @@
-//! Which configuration the server has: the file that is named, or else the package's.
+//! The configuration of the server: the named file, or otherwise the package's.
 //!
-//! What must never enter: what is configured.
+//! What must never enter: the settings.
 
 use std::io;
 use std::path::Path;
@@ -11,11 +11,11 @@ use super::finding::Finding;
 
 const CONFIGURATION: &str = "config";
 
-/// The file of the package, which its unit names.
+/// The file of the package, named in its unit.
 pub(super) const INSTALLED: &str = "/etc/meridian/meridian.toml";
 
-/// The configuration in the package's file, where that is of the server on `data`; or else the defaults, and that the domain
-/// of that server is not known.
+/// The configuration in the package's file, if that belongs to the server on `data`. Otherwise the defaults, with the
+/// finding that the domain of that server is unknown.
 pub(super) fn installed(file: &Path, data: Option<&Path>) -> (Configuration, Finding) {
     let shown = file.display();
     let unknown = |why: String| {
@@ -48,7 +48,7 @@ pub(super) fn installed(file: &Path, data: Option<&Path>) -> (Configuration, Fin
     }
 }
 
-/// What is to be said of a file that is wrong.
+/// The finding for an invalid file.
 pub(super) fn wrong(error: &ConfigurationError) -> Finding {
     Finding::mend(CONFIGURATION, error.to_string(), "as the message says")
 }

@@ -1,6 +1,6 @@
-//! The domain of `[names]`: whether DNS has its records, and whether they lead to servers of it.
+//! The domain of `[names]`: whether DNS has its records, and whether they lead to its servers.
 //!
-//! What must never enter: what the records are to be; `meridian domain records` prints that.
+//! What must never enter: the right records; `meridian domain records` prints them.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::domain;
 
 const DNS: &str = "dns";
 
-/// What is to be said of the records; nothing where no domain is configured.
+/// The findings for the records; none if no domain is configured.
 pub(super) async fn findings(configuration: &Configuration) -> Vec<Finding> {
     let Some(domain) = &configuration.domain else {
         return Vec::new();
@@ -45,13 +45,13 @@ pub(super) async fn findings(configuration: &Configuration) -> Vec<Finding> {
         });
     }
     let (domain, data) = (domain.clone(), configuration.data.clone());
-    // Looking names up waits for other servers.
+    // A name lookup waits for other servers.
     let missing = spawn_blocking(move || unpublished(&domain, &data, &published, &remedy));
     found.extend(missing.await.unwrap_or_default());
     found
 }
 
-/// Where DNS says that the servers of a domain are.
+/// The servers of a domain by DNS.
 struct Published {
     names: BTreeSet<(String, u16)>,
     addresses: BTreeSet<SocketAddr>,
@@ -71,7 +71,7 @@ impl Published {
         }
     }
 
-    /// Whether a place where clients reach a member is among them, by its name or by one of the addresses that it has.
+    /// Whether the address of a member for clients is among them, by its name or by one of its IP addresses.
     fn has(&self, place: &str) -> bool {
         let Some((host, port)) = place.rsplit_once(':') else {
             return false;
@@ -86,7 +86,7 @@ impl Published {
     }
 }
 
-/// Members that clients could reach and that DNS does not name.
+/// Members that clients could reach but that DNS does not name.
 fn unpublished(domain: &Domain, data: &Path, published: &Published, remedy: &str) -> Vec<Finding> {
     let Ok(joined) = set::members(data) else {
         return Vec::new();
@@ -111,7 +111,7 @@ fn unpublished(domain: &Domain, data: &Path, published: &Published, remedy: &str
         .collect()
 }
 
-/// A host's name as it is compared: without the dot at its end, in small letters.
+/// A host name in the form for comparison: without the dot at its end, in lower case.
 fn plain(host: &str) -> String {
     host.trim_end_matches('.').to_ascii_lowercase()
 }

@@ -1,35 +1,35 @@
-//! What the doctor finds: how one thing is, and what to do about it.
+//! The findings of the doctor: the state of one thing, and what to do about it.
 //!
-//! What must never enter: looking.
+//! What must never enter: the checks.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
-    /// What was looked at.
+    /// What was checked.
     pub(super) about: &'static str,
     pub(super) verdict: Verdict,
-    /// What is the case.
+    /// Its state.
     pub(super) what: String,
     /// What to do; absent when there is nothing to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) remedy: Option<String>,
 }
 
-/// How something is.
+/// The verdict about something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Verdict {
-    /// As it should be.
+    /// Good.
     Well,
-    /// It works, and will not always.
+    /// It works now, but will not always.
     Mind,
-    /// It does not work, or harms somebody.
+    /// It does not work, or is harmful.
     Mend,
-    /// It cannot be told here.
+    /// It cannot be determined here.
     Unknown,
 }
 

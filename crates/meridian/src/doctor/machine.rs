@@ -1,4 +1,4 @@
-//! The machine: its clock, and the disk that the data directory is on.
+//! The machine: its clock, and the disk of the data directory.
 //!
 //! What must never enter: the server.
 
@@ -13,15 +13,15 @@ use super::finding::{Finding, Verdict};
 const CLOCK: &str = "clock";
 const DISK: &str = "disk";
 
-/// File systems that forget, or that others keep: the data directory does not belong there.
+/// File systems that are not durable or not local: unsuitable for a data directory.
 const UNSUITABLE: [&str; 8] = [
     "tmpfs", "ramfs", "nfs", "nfs4", "cifs", "overlay", "proc", "sysfs",
 ];
-/// Less space than this is little in any case, and this part of the disk.
+/// Free space below this number of bytes, and below a part of the disk, is too little.
 const LITTLE_BYTES: u64 = 10 << 30;
 const LITTLE_PART: u64 = 20;
 
-/// Whether something keeps the clock right. Certificates, tokens and the times of files need that.
+/// Whether something keeps the clock right, which certificates, tokens and file times need.
 pub(super) fn clock() -> Vec<Finding> {
     let asked = Command::new("timedatectl")
         .args(["show", "--property=NTPSynchronized", "--value"])
@@ -50,7 +50,7 @@ fn judge_clock(said: Option<&str>) -> Finding {
     }
 }
 
-/// What is to be said of the disk under a data directory, which need not be there yet.
+/// The findings for the disk of a data directory, which need not exist yet.
 pub(super) fn disk(data: &Path) -> Vec<Finding> {
     let Some(there) = data.ancestors().find(|path| path.exists()) else {
         return Vec::new();
@@ -101,7 +101,7 @@ fn judge_space(total: u64, free: u64) -> Finding {
     }
 }
 
-/// What is to be said of the file system that a place is on: the last mounted one of those that contain it.
+/// The finding for the file system of a path: the last mounted one that contains it.
 fn judge_mount(mounts: &str, place: &Path) -> Option<Finding> {
     let lines = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ');

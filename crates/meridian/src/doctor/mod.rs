@@ -1,6 +1,6 @@
-//! `meridian doctor`: looks at what a server and its clients depend on, and says what to mend.
+//! `meridian doctor`: checks what a server and its clients depend on, and says what to repair.
 //!
-//! Each part looks at one thing and returns [`Finding`]s. What must never enter: changes to anything.
+//! Each part checks one thing and returns [`Finding`]s. What must never enter: changes to anything.
 
 mod clients;
 mod configuration;
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<Exit, Failure> {
     Ok(if ill { Exit::Defects } else { Exit::Success })
 }
 
-/// What the server is configured to do, and what is to be said of where that stands.
+/// The server's configuration, and the findings for its file.
 fn configuration(
     arguments: &DoctorArguments,
 ) -> Result<(Configuration, Option<Finding>), ConfigurationError> {

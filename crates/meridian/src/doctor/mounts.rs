@@ -1,4 +1,4 @@
-//! How this machine has mounted NFS, and options with which users would not get what they are promised.
+//! The NFS mounts of this machine, and options that take away guarantees for users.
 //!
 //! What must never enter: mounting.
 
@@ -8,7 +8,7 @@ use super::finding::Finding;
 
 const ABOUT: &str = "mounts";
 
-/// A mount of NFS version 4, as `/proc/self/mounts` has it.
+/// A mount of NFS version 4 in `/proc/self/mounts`.
 struct Mount<'t> {
     place: &'t str,
     options: Vec<&'t str>,
@@ -25,7 +25,7 @@ impl Mount<'_> {
     }
 }
 
-/// What is to be said of the mounts of this machine.
+/// The findings for the mounts of this machine.
 pub(super) fn local() -> Vec<Finding> {
     match fs::read_to_string("/proc/self/mounts") {
         Ok(mounts) => findings(&mounts),

@@ -1,6 +1,6 @@
-//! The server: whether it runs, as which program, with which alarms, and whether its ports are to be had.
+//! The server: whether it runs, its program and alarms, and whether its ports are available.
 //!
-//! What must never enter: what alarms mean; the manual says that.
+//! What must never enter: the meaning of alarms; the manual explains them.
 
 use std::net::Ipv6Addr;
 
@@ -92,7 +92,7 @@ fn port(wanted: ListenAddress) -> Finding {
     }
 }
 
-/// The same where the other members of its set call the server; nothing where it is in none.
+/// The same for the port for the other members of its set; nothing if it does not belong to one.
 fn port_of_peers(configuration: &Configuration) -> Option<Finding> {
     let joined = set::members(&configuration.data).ok()?;
     let own = (joined.members.iter()).find(|member| member.slot == joined.slot)?;
@@ -139,7 +139,7 @@ mod tests {
         assert!(told.what.contains("ss -ltnp"), "{told}");
         drop(taken);
         assert_eq!(port(ListenAddress(at)).verdict, Verdict::Well);
-        // For documentation (RFC 5737): no machine has it.
+        // A documentation address (RFC 5737): no machine has it.
         let told = port(ListenAddress("192.0.2.1:2049".parse().unwrap()));
         assert!(told.what.contains("no address of this machine"), "{told}");
     }

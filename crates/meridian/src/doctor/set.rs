@@ -1,4 +1,4 @@
-//! The set: whether names lead somewhere, whether its members answer, and how long certificates are good for.
+//! The set: whether names can be resolved, whether its members answer, and how long certificates are valid.
 //!
 //! What must never enter: changes of the set.
 
@@ -17,10 +17,10 @@ const RIGHTS: &str = "rights";
 const AUTHORITY: &str = "authority";
 const CERTIFICATE: &str = "certificate";
 
-/// A certificate is to be seen to when it is good for no longer than this.
+/// A certificate with less remaining validity than this needs attention.
 const SOON: Duration = Duration::from_secs(90 * 86_400);
 
-/// Whether the data directory and its keys are the server's user's alone.
+/// Whether only the server's user can access the data directory and its keys.
 pub(super) fn rights(data: &Path) -> Vec<Finding> {
     let found = set::exposures(data).into_iter();
     found
@@ -75,7 +75,7 @@ pub(super) fn findings(data: &Path) -> Vec<Finding> {
     found
 }
 
-/// Where the others call this server.
+/// The address at which the others call this server.
 fn own_address(address: &str) -> Finding {
     match set::foreignness(address) {
         Ok(None) => Finding::well(NAMES, format!("{address} is this machine")),
@@ -99,7 +99,7 @@ fn peer(slot: u16, address: &str) -> Finding {
     }
 }
 
-/// Which programs the other members run, as they said when they were met last.
+/// The programs of the other members, as of the last contact.
 pub(super) fn programs(status: &Result<Status, StatusError>) -> Vec<Finding> {
     let Ok(status) = status else {
         return Vec::new();

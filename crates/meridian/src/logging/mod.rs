@@ -1,6 +1,6 @@
 //! Log lines on standard error, for people or for machines.
 //!
-//! What must never enter: what is worth logging.
+//! What must never enter: what to log.
 
 mod repeats;
 
@@ -25,7 +25,7 @@ use tracing_subscriber::{Layer, fmt};
 
 use repeats::Repeats;
 
-/// Starts to write log lines. To be called once.
+/// Starts logging. Call it once.
 pub(crate) fn start(log: &LogConfiguration) -> anyhow::Result<()> {
     let filter: Targets = log
         .filter
@@ -40,7 +40,7 @@ pub(crate) fn start(log: &LogConfiguration) -> anyhow::Result<()> {
             .flatten_event(true)
             .map_event_format(|lines| Limited::new(lines, log.format))
             .boxed(),
-        // The journal of systemd has its own time.
+        // The systemd journal adds its own time.
         LogFormat::Text if std::env::var_os("JOURNAL_STREAM").is_some() => {
             let lines = lines.with_ansi(false).without_time();
             lines
@@ -58,7 +58,7 @@ pub(crate) fn start(log: &LogConfiguration) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fields of log lines, in which nothing of what others wrote ends a line or commands a terminal.
+/// Formats the fields of log lines, so that foreign text in them cannot end a line or control a terminal.
 struct ShownFields;
 
 impl<'w> FormatFields<'w> for ShownFields {
@@ -69,7 +69,7 @@ impl<'w> FormatFields<'w> for ShownFields {
     }
 }
 
-/// Writes lines as `lines` does, but not without end from one place in the program.
+/// Writes lines with `lines`, but limits the number of lines from one place in the program.
 struct Limited<F> {
     lines: F,
     format: LogFormat,
@@ -85,7 +85,7 @@ impl<F> Limited<F> {
         }
     }
 
-    /// Whether to write a line, after what was left out.
+    /// Whether to write a line. First writes the number of lines that were left out before.
     fn admits(&self, to: &mut Writer<'_>, event: &Event<'_>) -> Result<bool, std::fmt::Error> {
         let (now, metadata) = (Instant::now(), event.metadata());
         let mut repeats = self.repeats.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +102,7 @@ impl<F> Limited<F> {
                 }
             }
         }
-        // An administrator who asks for details wants them all.
+        // An administrator who asks for details wants all of them.
         if *metadata.level() > Level::INFO {
             return Ok(true);
         }
@@ -134,7 +134,7 @@ where
     }
 }
 
-/// What an event says in words.
+/// The message of an event.
 #[derive(Default)]
 struct Message(String);
 

@@ -1,9 +1,9 @@
-//! Lines that repeat: from one place in the program a limited number a minute is written, then how many were not.
+//! Repeated log lines: a limited number per minute is written for each place in the program, then the number left out.
 //!
-//! Code that logs what may fail often asks `throttle` and logs sums. This is for all the rest: whatever peers, clients or disks do,
-//! the log stays readable and does not fill its disk.
+//! Code that often logs the same failure uses `throttle` and logs counts. This is for all other code: whatever peers,
+//! clients or disks do, the log stays readable and does not fill its disk.
 //!
-//! What must never enter: what lines look like.
+//! What must never enter: the format of lines.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 /// Lines are counted over this time.
 const WINDOW: Duration = Duration::from_secs(60);
-/// At most this many of one place are written in that time.
+/// The maximum number of lines from one place in that time.
 const WRITTEN_MAX: u32 = 100;
 
-/// What was written lately, by place in the program.
+/// The recent lines, by place in the program.
 #[derive(Debug)]
 pub(super) struct Repeats<P> {
     places: HashMap<P, Lately>,
@@ -25,7 +25,7 @@ struct Lately {
     since: Instant,
     written: u32,
     left_out: u64,
-    /// What the lines that were left out are about.
+    /// The subject of the lines that were left out.
     about: String,
 }
 
@@ -36,7 +36,7 @@ impl<P: Hash + Eq> Repeats<P> {
         }
     }
 
-    /// Whether a line of this place is to be written now; `about` says in words what it is about, if it is not.
+    /// Whether to write a line of this place now; otherwise `about` describes its subject.
     pub(super) fn admits(
         &mut self,
         place: P,
@@ -44,7 +44,7 @@ impl<P: Hash + Eq> Repeats<P> {
         about: impl FnOnce() -> String,
     ) -> bool {
         let lately = self.places.entry(place).or_insert_with(|| Lately::new(now));
-        // What was left out before is told by `left_out` first.
+        // Earlier lines that were left out are reported by `left_out` first.
         if lately.is_over(now) && lately.left_out == 0 {
             *lately = Lately::new(now);
         }
@@ -59,7 +59,7 @@ impl<P: Hash + Eq> Repeats<P> {
         false
     }
 
-    /// How many lines were left out in the time that is over now, and what they are about. To be told before the next line.
+    /// The number of lines left out in the past period, with their subjects. Written before the next line.
     pub(super) fn left_out(&mut self, now: Instant) -> Vec<(String, u64)> {
         let places = self.places.values_mut();
         let over = places.filter(|lately| lately.left_out > 0 && lately.is_over(now));

@@ -1,4 +1,4 @@
-//! `meridian set remove`: a member goes for ever, and with it what it alone has.
+//! `meridian set remove`: removes a member for ever, with the data that only it has.
 //!
 //! What must never enter: how the set agrees on it.
 
@@ -16,17 +16,17 @@ use crate::exit::{Exit, Failure};
 use crate::progress::Progress;
 use crate::status::failure;
 
-/// How long it may take until what the member alone had can be given up: the others have to leave it out first, and to bring their
-/// copies level.
+/// The timeout until data that only the member had can be given up: first the others have to exclude it, and to make
+/// their copies equal.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Between two looks.
+/// The polling interval.
 const PAUSE: Duration = Duration::from_millis(300);
 
 pub(super) fn remove(slot: u16, discard: bool, data: &Path) -> Result<String, Failure> {
     set::check_keeper(data)?;
-    // The keeper itself is refused below. Where no server runs here, nobody can tell; an administrator who does not discard
-    // anything is told so.
+    // Removal of the keeper itself is refused below. If no server runs here, this is unknown; an administrator who does
+    // not discard anything gets that error.
     let known = set::members(data)?;
     if known.keeper != slot {
         let runtime = runtime()?;
@@ -62,7 +62,7 @@ pub(super) fn remove(slot: u16, discard: bool, data: &Path) -> Result<String, Fa
     Ok(text)
 }
 
-/// This server, and the members that are in contact with it.
+/// This server, and the members that are connected to it.
 fn in_contact(status: Status) -> BTreeSet<u16> {
     let replicas = status.exports.into_iter();
     let replicas = replicas.filter_map(|export| export.replication);
@@ -74,13 +74,13 @@ fn in_contact(status: Status) -> BTreeSet<u16> {
     in_contact.collect()
 }
 
-/// Why the set could not even agree on the removal, for people: members listen to a removed one no more, and those of the others who
-/// take part, and can be asked, are too few without it.
+/// Why the set could not even agree on the removal, for people: members ignore a removed one, and without it too few
+/// other members are active and connected.
 fn too_few_are_left(view: &ViewStatus, in_contact: &BTreeSet<u16>, slot: u16) -> Option<String> {
-    // One that has joined and never taken part has no vote.
+    // A member that has joined and was never active has no vote.
     let votes = |member: &&server::MemberView| member.active || member.excluded_at_unix_s.is_some();
     let voters = || view.members.iter().filter(votes);
-    // One that was removed a moment ago counts until the others have agreed on that, and agrees to nothing.
+    // A recently removed member counts until the others have agreed on its removal, but agrees to nothing.
     let is_member = |slot: u64| {
         let mut members = view.members.iter();
         members.any(|member| u64::from(member.slot) == slot)
@@ -89,7 +89,7 @@ fn too_few_are_left(view: &ViewStatus, in_contact: &BTreeSet<u16>, slot: u16) ->
     let count = voters().count() + removed;
     let majority = count / 2 + 1;
     let left = voters().filter(|member| member.active && member.slot != slot);
-    // One that was lost takes part until a majority has left it out.
+    // A lost member stays active until a majority has excluded it.
     let left = left.filter(|member| in_contact.contains(&member.slot));
     let left = left.count();
     let goes = voters().any(|member| member.slot == slot);
@@ -103,7 +103,7 @@ fn too_few_are_left(view: &ViewStatus, in_contact: &BTreeSet<u16>, slot: u16) ->
     })
 }
 
-/// The same where no server can be asked, of one of two: the one that is left would take itself for the whole set.
+/// The same for a set of two when no server can be asked: the remaining member would consider itself the whole set.
 fn leaves_one(known: &set::Joined, slot: u16) -> Option<String> {
     let mut left = (known.members.iter()).filter(|member| !member.revoked && member.slot != slot);
     let (first, second) = (left.next(), left.next());
@@ -116,7 +116,7 @@ fn leaves_one(known: &set::Joined, slot: u16) -> Option<String> {
     })
 }
 
-/// What a member may alone have, for people, as far as the server that runs here can tell.
+/// The data that only a member may have, for people, as far as the server here knows.
 fn at_stake(slot: u16, data: &Path) -> Result<Option<String>, Failure> {
     let runtime = runtime()?;
     let view = match runtime.block_on(server::ask_view(data)) {
@@ -151,7 +151,7 @@ fn at_stake(slot: u16, data: &Path) -> Result<Option<String>, Failure> {
     }))
 }
 
-/// The same of one that has left the view.
+/// The same for a member that has left the view.
 fn of_lost(view: &ViewStatus, slot: u16) -> Option<String> {
     let mut losses = view.losses.iter();
     let loss = losses.find(|loss| loss.slot == slot && !loss.settled)?;
@@ -162,8 +162,8 @@ fn of_lost(view: &ViewStatus, slot: u16) -> Option<String> {
     })
 }
 
-/// The same of one that takes part while those others that keep contents have not finished their return: what they lack of it they
-/// would never get.
+/// The same for an active member, while the other members with contents have not finished their return: they would
+/// never get the data that they still lack.
 fn of_only_complete(view: &ViewStatus, slot: u16) -> Option<String> {
     let takes_part = |member: &&server::MemberView| member.active && member.kind == "data";
     let (own, others): (Vec<_>, Vec<_>) = (view.members.iter())
@@ -178,7 +178,7 @@ fn of_only_complete(view: &ViewStatus, slot: u16) -> Option<String> {
     })
 }
 
-/// Has the set give up what the member alone had, as soon as that can be decided. Says what came of it.
+/// Makes the set give up data that only the member had, as soon as that can be decided. Returns the result.
 fn give_up(slot: u16, data: &Path) -> Result<String, Failure> {
     let runtime = runtime()?;
     let _progress = Progress::of("waiting for the set to agree");
@@ -222,7 +222,7 @@ const GIVEN_UP: &str = "What it alone had is given up.\n";
 mod tests {
     use super::*;
 
-    /// Members by their places: taking part, away, or never there.
+    /// Members by state: active, away, or never active.
     fn view(members: &[Option<bool>]) -> ViewStatus {
         let member = |(slot, part): (u16, &Option<bool>)| server::MemberView {
             slot,
@@ -254,7 +254,7 @@ mod tests {
     const AWAY: Option<bool> = Some(false);
     const NEW: Option<bool> = None;
 
-    /// The second of two was removed: nobody listened to it any more, and the first alone could not agree on anything.
+    /// The second of two members was removed: the first one ignored it, and could not agree on anything alone.
     #[test]
     fn a_member_without_which_too_few_are_left_is_not_removed() {
         let all = || (1..=5).collect();
@@ -270,17 +270,17 @@ mod tests {
         assert!(!refused(&[HERE, NEW], 2), "it never took part");
         assert!(!refused(&[HERE, HERE, NEW], 3));
         assert!(!refused(&[HERE], 2), "it was not taken in");
-        // Of four the fourth was removed a moment ago, and the others have not agreed on that yet.
+        // The fourth of four members was removed recently, and the others have not agreed on that yet.
         let mut soon = view(&[HERE, HERE, HERE]);
         assert_eq!(too_few_are_left(&soon, &all(), 3), None);
         soon.voters = [1, 2, 3, 4].into();
         assert!(too_few_are_left(&soon, &all(), 3).is_some());
-        // The second has been lost, and takes part as long as nobody has left it out.
+        // The second member is lost, and counts as active until it is excluded.
         let lost = too_few_are_left(&view(&[HERE, HERE, HERE]), &[1, 3].into(), 3);
         assert!(lost.is_some());
     }
 
-    /// The first of two and a witness was removed while the second was just coming back: what that lacked nobody had any more.
+    /// While the second member was still returning, the first of two members and a witness was removed: data that the second still lacked was lost.
     #[test]
     fn the_only_member_with_everything_is_removed_by_an_explicit_word_alone() {
         let mut coming = view(&[HERE, HERE, HERE]);

@@ -15,7 +15,7 @@ pub(crate) async fn read(
     let right = right(compound, &object, args.stateid, StateidUse::Read)?;
     let space = u32::try_from(compound.payload_space()).unwrap_or(u32::MAX);
     if space == 0 && args.count > 0 {
-        // An empty result would look like a delay, and the client would repeat the READ.
+        // An empty result that is not at the end of the file would make the client repeat the READ.
         return Err(reply::too_big(compound));
     }
     let count = args.count.min(IO_BYTES_MAX).min(space);

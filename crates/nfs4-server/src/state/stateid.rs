@@ -116,7 +116,7 @@ impl State {
             return Ok(Resolved::ReadBypass);
         }
         let key = self.numbers.state_of(stateid)?;
-        // Another client is about to get the state of a client that is not confirmed any more.
+        // Checked first: the state of a client that has gone may soon belong to another client.
         self.confirmed(client)?;
         let open_key = match self.locks.get(&key) {
             Some(lock) if lock.client == client => {

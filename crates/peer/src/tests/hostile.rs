@@ -302,8 +302,8 @@ async fn silent(from: &str, to: &str, count: usize) -> Vec<TcpStream> {
     silent
 }
 
-/// A caller that could reach the port kept a replica that was started anew out of its set, with as
-/// many connections as there are places and nothing said over them.
+/// A caller that could reach the port kept a restarted replica out of its set, with silent connections
+/// in all places.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_connections_keep_no_replica_out() {
     let set = TestSet::of(2).await;

@@ -127,7 +127,7 @@ async fn what_is_queued_while_there_is_no_connection_arrives_afterwards() {
     let set = TestSet::of(2).await;
     let first = Replica::start(set.identity(1), 1, quick()).await;
     let second = Replica::start(set.identity(2), 1, quick()).await;
-    // So few bytes that hardly any connection survives its handshake, until the proxy is calm.
+    // With this limit of bytes hardly any connection survives its handshake, until the proxy is calm.
     let proxy = Proxy::start(first.address.clone(), 3, 6_000).await;
     let to_first = second.connect(1, &proxy.address);
     let session = to_first.ready().await;

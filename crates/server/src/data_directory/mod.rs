@@ -7,12 +7,12 @@
 //! clients/       which clients hold state
 //! trees/NAME/    one store for each tree
 //! set/           the set of replicas that the server belongs to, if it does
-//! member         which replica of which set the trees are the copy of, or which data server of which pool the shelf is of
+//! member         the replica whose copy the trees are, or the data server whose contents the shelf has
 //! pool/          the pool that the server belongs to, if it does
-//! shelf/         what a data server of a pool keeps
+//! shelf/         the contents of a data server of a pool
 //! control.sock   where the running server answers `meridian status`
 //! damaged/       what a repair has set aside
-//! aside/         what a member had before it joined anew
+//! aside/         the data of a member before it joined again
 //! ```
 //!
 //! What must never enter: the inside of a store.

@@ -48,7 +48,7 @@ async fn say(set: &Set, to: u16, request: &Request) -> Result<Answer, ViewError>
     Ok(decode(&answer).unwrap())
 }
 
-/// The members elect and decide, as they run now and after all were started anew.
+/// The members elect and decide, as they run now and after all of them have restarted.
 async fn elects(set: &mut Set, members: &[u16]) {
     let leader = set.leader(members[0]).await;
     set.stop(leader).await;

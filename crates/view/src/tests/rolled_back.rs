@@ -50,7 +50,7 @@ async fn a_leader_put_back_gives_no_entry_the_name_of_another() {
     }
 }
 
-/// Who led is elected anew after its start, if nobody else was; the set decides as before.
+/// A former leader is elected again after its restart, if no other member was; the set decides as before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_was_started_anew_is_elected() {
     let mut set = Set::found(3).await;

@@ -270,7 +270,7 @@ fn a_client_that_was_restarted_with_another_address_is_let_in_when_its_lease_is_
     table.create(come.client, come.sequence).unwrap();
 }
 
-/// Once a client that came back while its state was being cleared away lost what it had taken anew.
+/// Before a fix, a client that came back while its old state was being released lost its new state.
 #[test]
 fn nobody_comes_under_a_name_while_what_it_held_is_let_go() {
     let mut table = Table::new();

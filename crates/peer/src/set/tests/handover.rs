@@ -163,8 +163,8 @@ fn one_that_is_removed_in_mid_move_keeps_no_key() {
     assert!(first.keeps_authority());
 }
 
-/// The keeper was lost, had admitted somebody of whom nobody else had heard, and was replaced and removed. Its list was
-/// not covered by the new one, so it took that for no news, and was not told.
+/// The keeper was lost, replaced and removed. It had admitted a server that no other member knew. The new list did not
+/// cover its own, so it ignored the new list, and did not learn of its removal.
 #[test]
 fn a_previous_keeper_that_was_removed_learns_it_whatever_it_alone_knows() {
     let root = TempDir::new().expect("a directory");
