@@ -61,9 +61,12 @@ pub(super) async fn equal(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
                 ..Equalling::default()
             };
         }
-        let of_members = of_members(replica, &active, equalling);
-        if equalling.own_of_members != of_members {
-            equalling.own_of_members = of_members;
+        let told = equalling.own_of_members.len();
+        for (of, lack) in of_members(replica, &active, equalling) {
+            // Never taken back: after another verdict, copies would count as level that are not.
+            equalling.own_of_members.entry(of).or_insert(lack);
+        }
+        if equalling.own_of_members.len() > told {
             equalling.has_looked = false;
             // The others are told soon.
             equalling.pause = Duration::ZERO;
