@@ -73,7 +73,14 @@ async fn miss(set: &mut Set, (files, length): (usize, usize)) -> Crashed {
 /// the last write had arrived: a replica that had been away stayed away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_that_are_written_all_the_time_keep_nobody_away() {
-    let mut set = Set::failing(3).await;
+    let one_way = Duration::from_millis(150);
+    let mut set = Set::failing_with(3, |settings| {
+        // An answer takes two ways, and nobody is elected before it.
+        settings.views.heartbeat = 3 * one_way;
+        settings.views.election_min = 6 * one_way;
+        settings.views.election_max = 9 * one_way;
+    })
+    .await;
     let mut busy = Vec::new();
     for number in 0..80 {
         let name = format!("busy-{number}");
@@ -91,7 +98,7 @@ async fn files_that_are_written_all_the_time_keep_nobody_away() {
     })
     .await;
     drop(replica);
-    set.cable.slow(4 << 20, Duration::from_millis(150));
+    set.cable.slow(4 << 20, one_way);
     let (files, over) = (set.sites[0].files.clone(), Arc::new(AtomicBool::new(false)));
     let writer = {
         let over = over.clone();

@@ -57,6 +57,12 @@ async fn lost_amid_contents_of(
         let file = set.sites[0].file(directory, "file").await.unwrap();
         set.sites[0].truncate(file, LENGTH as u64).await.unwrap();
         set.rest().await;
+        // One that has noted it while others have not holds more of the first one's contents than they do, as far as it knows, and keeps its copy.
+        let sites = &set.sites;
+        eventually("all have noted that they have all of it", || {
+            sites.iter().all(|site| !site.store.is_incomplete(file))
+        })
+        .await;
         let away = match one_away {
             true => Some(set.crash(count - 1).await),
             false => None,

@@ -89,6 +89,8 @@
 //! | 78 | `walk/given_way.rs` of `replica` | as 75 |
 //! | 79 | `walk/supplied.rs` of `replica` | as 75 |
 //! | 80 | `walk/supplied.rs` of `replica` | as 75 |
+//! | 81 | `state/majority.rs` of `replica` | as 75 |
+//! | 82 | `state/majority.rs` of `replica` | here contents come with the update |
 
 #![forbid(unsafe_code)]
 

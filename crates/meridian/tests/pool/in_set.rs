@@ -301,7 +301,9 @@ fn what_is_lost_with_a_data_server_is_mended_after_the_member_was_killed() {
         let found = left.iter().flat_map(|shelf| stripes_in(shelf));
         all.is_subset(&found.collect())
     });
-    assert!(status(set.member()).giving_up.is_empty());
+    until("nothing is given up any more", || {
+        status(set.member()).giving_up.is_empty()
+    });
     for file in 0..FILES {
         let bytes = &striped_bytes(first_of(file))[..3 * UNIT];
         set.same(&format!("file-{file}"), bytes);

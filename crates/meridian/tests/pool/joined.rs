@@ -52,7 +52,7 @@ fn start_with_jumps(site: &Site) -> (Running, Jumps) {
 }
 
 async fn client_of(server: &Running) -> (Client, nfs4::NfsFh4) {
-    let client = Client::connect(Options::at(server.address)).await.unwrap();
+    let client = connect_to(server).await;
     client.reclaim_complete().await.unwrap();
     let root = client.mount("/export").await.unwrap();
     (client, root)

@@ -377,8 +377,20 @@ fn striped_bytes(first: u8) -> Vec<u8> {
     stripes.collect()
 }
 
+/// A client of a server, which may just start itself again, as one does that the others went on without.
+async fn connect_to(server: &Running) -> Client {
+    let begun = Instant::now();
+    loop {
+        match Client::connect(Options::at(server.address)).await {
+            Ok(client) => return client,
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
 async fn write(server: &Running, name: &str, bytes: &[u8]) {
-    let client = Client::connect(Options::at(server.address)).await.unwrap();
+    let client = connect_to(server).await;
     client.reclaim_complete().await.unwrap();
     let root = client.mount("/export").await.unwrap();
     let file = client.open(&root, name, &How::create(0o644)).await.unwrap();
@@ -391,7 +403,7 @@ async fn write(server: &Running, name: &str, bytes: &[u8]) {
 }
 
 async fn read(server: &Running, name: &str) -> Vec<u8> {
-    let client = Client::connect(Options::at(server.address)).await.unwrap();
+    let client = connect_to(server).await;
     client.reclaim_complete().await.unwrap();
     let root = client.mount("/export").await.unwrap();
     let file = client.open(&root, name, &How::read()).await.unwrap();
@@ -402,7 +414,7 @@ async fn read(server: &Running, name: &str) -> Vec<u8> {
 }
 
 async fn remove(server: &Running, name: &str) {
-    let client = Client::connect(Options::at(server.address)).await.unwrap();
+    let client = connect_to(server).await;
     client.reclaim_complete().await.unwrap();
     let root = client.mount("/export").await.unwrap();
     client.remove(&root, name).await.unwrap();

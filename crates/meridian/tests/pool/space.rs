@@ -11,7 +11,7 @@ const SPACE: Bitmap4 = Bitmap4::of(&[Attr::SpaceTotal, Attr::SpaceAvail]);
 
 /// What `df` shows: all, and what can be written, in bytes.
 pub(super) async fn space(server: &Running) -> (u64, u64) {
-    let client = Client::connect(Options::at(server.address)).await.unwrap();
+    let client = connect_to(server).await;
     client.reclaim_complete().await.unwrap();
     let root = client.mount("/export").await.unwrap();
     let told: Attributes4 = client.getattr(&root, SPACE).await.unwrap();
@@ -21,7 +21,7 @@ pub(super) async fn space(server: &Running) -> (u64, u64) {
 
 /// What becomes of writing to each stripe of a file that is there.
 async fn write_again(server: &Running, name: &str) -> HashSet<Option<NfsStat4>> {
-    let client = Client::connect(Options::at(server.address)).await.unwrap();
+    let client = connect_to(server).await;
     client.reclaim_complete().await.unwrap();
     let root = client.mount("/export").await.unwrap();
     let file = client.open(&root, name, &How::create(0o644)).await.unwrap();

@@ -41,7 +41,7 @@ impl Engine {
             ledger.applied.remove(&slot);
             ledger.unconfirmed.retain(|(of, _)| *of != slot);
             ledger.forget_answers_of(slot);
-            ledger.complete.retain(|(of, ..)| *of != slot);
+            ledger.complete.retain(|(of, _), _| *of != slot);
             for file in ledger.unshipped.remove_peer(slot) {
                 guard.settle_content(file);
             }
@@ -157,8 +157,8 @@ impl Engine {
         self.notify_of_contents();
     }
 
-    /// A peer that begins with a copy wants the contents of these files.
-    pub(crate) fn owe_files(&self, slot: ReplicaSlot, files: &[ObjectId]) {
+    /// A peer asks for the contents of these files, in this turn. What is sent from now on answers the request.
+    pub(crate) fn owe_files(&self, slot: ReplicaSlot, files: &[ObjectId], turn: u64) {
         self.with_core(|guard| {
             let (now, follows) = (guard.now, Position(guard.ledger.last_position));
             let Some(backlog) = guard.ledger.unshipped.peer(slot) else {
@@ -168,12 +168,6 @@ impl Engine {
                 backlog.suspected(now, *file, follows);
                 backlog.owe_file(*file);
             }
-        });
-    }
-
-    /// A peer has asked for these files in this turn; they are already owed to it.
-    pub(crate) fn note_asked(&self, slot: ReplicaSlot, files: &[ObjectId], turn: u64) {
-        self.with_core(|guard| {
             let asked = files.iter().map(|file| ((slot, *file), turn));
             guard.ledger.asked.extend(asked);
         });

@@ -24,10 +24,8 @@ impl LocalReplica {
 
     /// Tells peers of the files that are complete there.
     pub(crate) fn send_completed(&self) {
-        let complete = self
-            .engine
-            .with_core(|guard| std::mem::take(&mut guard.ledger.complete));
-        for (slot, file, position) in complete {
+        let complete = self.engine.with_core(|guard| guard.ledger.take_complete());
+        for ((slot, file), position) in complete {
             self.state.peers.note_completed(slot, file, position);
         }
         for (slot, mut files) in self.state.peers.take_completed() {

@@ -10,7 +10,6 @@ use vfs::{Error, ReplicaSlot, Result};
 
 use crate::driver::local_replica::LocalReplica;
 use crate::state::lag::Lag;
-use crate::state::shipping::Backlog;
 
 /// The memory for a file in bytes, as long as a replica lacks contents of it: its ranges, its places in lists, and the control that stands meanwhile.
 const FILE_BYTES: u64 = 1024;
@@ -56,27 +55,12 @@ impl LocalReplica {
             .settings
             .kept_updates
             .saturating_mul(UPDATES_IN_VIEW);
-        let (most_files, own) = (self.files_in_view(), self.slot());
+        let most_files = self.files_in_view();
         if !self.takes_part() {
             return None;
         }
-        self.engine.with_core(|guard| {
-            let ledger = &guard.ledger;
-            let mut others = ledger.active.iter().filter(|slot| **slot != own);
-            others.find_map(|slot| {
-                // A member that has not reported since this replica started lacks an unknown number.
-                let applied = ledger.applied.get(slot).copied();
-                let lag = Lag {
-                    slot: *slot,
-                    updates: applied.map_or(0, |at| ledger.last_position.saturating_sub(at)),
-                    files: ledger.unshipped.backlog(*slot).map_or(0, Backlog::files),
-                    untold: ledger.untold(*slot, most_files),
-                };
-                let is_slow =
-                    lag.updates > most_updates || lag.files > most_files || lag.untold > most_files;
-                is_slow.then_some(lag)
-            })
-        })
+        self.engine
+            .with_core(|guard| guard.ledger.too_slow(most_updates, most_files))
     }
 
     /// Looks now and then for a member of the view that lacks more than is kept.

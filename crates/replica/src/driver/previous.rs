@@ -17,6 +17,7 @@ impl Engine {
     pub(crate) fn take_up_previous(&self, own: &[&Proposal], marked: Vec<ObjectId>, position: u64) {
         self.with_core(|guard| {
             guard.ledger.last_position = guard.ledger.last_position.max(position);
+            guard.ledger.began_at = position;
             let (now, follows) = (guard.now, Position(position));
             let mut files = HashSet::new();
             for file in marked {

@@ -40,7 +40,7 @@ impl Guard<'_> {
         for slot in complete {
             if self.ledger.active.contains(&slot) {
                 self.ledger.unconfirmed.insert((slot, file));
-                self.ledger.complete.push((slot, file, position));
+                self.ledger.complete.insert((slot, file), position);
             } else {
                 self.tell_later(slot, file);
             }
@@ -64,7 +64,7 @@ impl Guard<'_> {
             .copied()
             .collect();
         let active = &ledger.active;
-        ledger.complete.retain(|(slot, ..)| active.contains(slot));
+        ledger.complete.retain(|(slot, _), _| active.contains(slot));
         for (slot, file) in late {
             self.ledger.unconfirmed.remove(&(slot, file));
             self.tell_later(slot, file);

@@ -2,6 +2,7 @@
 //!
 //! What must never enter: which ranges a peer lacks and when they are due (`shipping` of `state`), and how pieces are read and sent.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use control::{Moment, Position};
@@ -143,20 +144,17 @@ impl Engine {
         });
     }
 
-    /// A peer has noted durably that it has all of these files.
+    /// A peer has noted durably that it has all of these files, and that some of them answer its requests of these turns. It may have written this
+    /// before its last request came: it is told of the answer to that one again (counterexample 81).
     pub(crate) fn noted_complete(
         &self,
         by: ReplicaSlot,
         files: impl IntoIterator<Item = ObjectId>,
+        answers: &BTreeSet<(ObjectId, u64)>,
     ) {
         self.with_core(|guard| {
             for file in files {
-                let lacks = guard.ledger.unshipped.backlog(by);
-                if lacks.is_some_and(|backlog| !backlog.lacks(file)) {
-                    guard.ledger.unconfirmed.remove(&(by, file));
-                    guard.ledger.apart.remove(&(by, file));
-                    guard.ledger.asked.remove(&(by, file));
-                }
+                guard.ledger.noted_complete(by, file, answers);
             }
             guard.notifies = true;
         });

@@ -22,8 +22,8 @@ mod witnessed;
 pub(crate) use closing::{closed_here, heard};
 pub(crate) use contents::{at_stake, completed, incomplete};
 pub(crate) use level::{
-    Stood, here, is_first, lacking_in_view, lacking_of_lost, lacks_here, others_have_all,
-    present_have_all, whole_here,
+    Lacking, Stood, here, is_first, lacking_of_lost, lacking_of_present, lacks_here,
+    others_have_all, whole_here,
 };
 pub(crate) use relay::relayed;
 pub(crate) use settling::{close_everywhere, settle, waits_for};

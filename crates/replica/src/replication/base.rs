@@ -158,9 +158,7 @@ pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, mut wanted: Want
         let files = wanted.files.iter().filter_map(size);
         replica.state.conversations.owe(from, files);
     }
-    replica.engine.owe_files(from, &wanted.files);
-    let turn = wanted.turn;
-    replica.engine.note_asked(from, &wanted.files, turn);
+    replica.engine.owe_files(from, &wanted.files, wanted.turn);
     replica.engine.notify_of_contents();
     if wanted.copy && wanted.last {
         tracing::info!(peer = from.0, "shipping contents");

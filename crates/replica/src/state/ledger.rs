@@ -85,14 +85,17 @@ pub(crate) struct Ledger {
     pub(crate) asked: BTreeMap<(ReplicaSlot, ObjectId), u64>,
     /// The last checked entries of `unconfirmed` and `apart`.
     pub(crate) looked_at: LookedAt,
-    /// Files that became complete at a peer without any content being sent, and up to which place of this replica's stream.
-    pub(crate) complete: Vec<(ReplicaSlot, ObjectId, u64)>,
+    /// Files that became complete at a peer without any content being sent, and up to which place of this replica's stream. The peer is told once it
+    /// has applied that (counterexample 82).
+    pub(crate) complete: BTreeMap<(ReplicaSlot, ObjectId), u64>,
     /// How far the stream of each peer is applied here.
     pub(crate) heard: BTreeMap<ReplicaSlot, u64>,
     /// How far each peer has applied this replica's stream.
     pub(crate) applied: BTreeMap<ReplicaSlot, u64>,
     /// The place of this replica's last update.
     pub(crate) last_position: u64,
+    /// The same when this incarnation began. The positions that the previous incarnation had reserved and not used lie before it.
+    pub(crate) began_at: u64,
     /// When the present configuration of the set came into force here, and the place of this replica's last update then.
     pub(crate) configured_at: Option<(Moment, u64)>,
     pub(crate) verdicts: HashMap<OperationId, oneshot::Sender<Verdict>>,
@@ -141,10 +144,11 @@ impl Ledger {
             apart: BTreeSet::new(),
             asked: BTreeMap::new(),
             looked_at: (None, None),
-            complete: Vec::new(),
+            complete: BTreeMap::new(),
             heard: BTreeMap::new(),
             applied: BTreeMap::new(),
             last_position: 0,
+            began_at: 0,
             configured_at: None,
             verdicts: HashMap::new(),
             operations: 0,

@@ -5,7 +5,7 @@
 //!
 //! What must never enter: when a majority is needed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use control::Tree;
@@ -122,6 +122,31 @@ impl Ledger {
         }
     }
 
+    /// A peer has noted durably that it has all of a file, and which of its requests that answers.
+    pub(crate) fn noted_complete(
+        &mut self,
+        by: ReplicaSlot,
+        file: ObjectId,
+        answers: &BTreeSet<(ObjectId, u64)>,
+    ) {
+        let entry = (by, file);
+        let backlog = self.unshipped.backlog(by);
+        if backlog.is_none_or(|backlog| backlog.lacks(file)) {
+            return;
+        }
+        self.apart.remove(&entry);
+        let asked = self.asked.get(&entry);
+        match asked.is_some_and(|turn| !answers.contains(&(file, *turn))) {
+            true => {
+                self.unconfirmed.insert(entry);
+            }
+            false => {
+                self.unconfirmed.remove(&entry);
+                self.asked.remove(&entry);
+            }
+        }
+    }
+
     /// What a peer has said of files that it has in part no longer counts.
     pub(crate) fn forget_answers_of(&mut self, slot: ReplicaSlot) {
         self.apart.retain(|(of, _)| *of != slot);
@@ -155,8 +180,20 @@ impl Ledger {
         };
         let position = self.last_position;
         let there = files.into_iter().filter(is_there);
-        let told: Vec<_> = there.map(|(slot, file)| (slot, file, position)).collect();
-        self.complete.extend(told);
+        let told: Vec<_> = there.collect();
+        for entry in told {
+            self.complete.entry(entry).or_insert(position);
+        }
+    }
+
+    /// Takes the files that are complete at peers that have applied the updates which made them so. A peer that is told before has nothing to mark as
+    /// complete, and marks the file as incomplete when it applies them.
+    pub(crate) fn take_complete(&mut self) -> BTreeMap<(ReplicaSlot, ObjectId), u64> {
+        let applied = &self.applied;
+        let has_applied = |slot, position| applied.get(&slot).is_some_and(|at| *at >= position);
+        self.complete
+            .extract_if(.., |(slot, _), position| has_applied(*slot, *position))
+            .collect()
     }
 
     /// The same for one file, for all peers that have not confirmed it.
@@ -235,6 +272,39 @@ mod tests {
         ledger.applied.insert(FAR, 1);
         deliver(&mut ledger, FAR);
         assert!(ledger.majority_applied(1) && ledger.majority_holds(FILE));
+    }
+
+    /// A peer's note that it has an earlier change of a file arrives after its request for all of the file.
+    #[test]
+    fn counterexample_81_what_a_peer_noted_before_it_asked_does_not_take_its_request_off() {
+        let mut ledger = ledger(false);
+        let entry = (NEAR, FILE);
+        deliver(&mut ledger, NEAR);
+        ledger.asked.insert(entry, 3);
+        ledger.noted_complete(NEAR, FILE, &BTreeSet::new());
+        assert_eq!(ledger.asked.get(&entry), Some(&3));
+        assert!(
+            ledger.unconfirmed.contains(&entry),
+            "the peer is told again"
+        );
+        ledger.noted_complete(NEAR, FILE, &[(FILE, 2)].into());
+        assert!(ledger.asked.contains_key(&entry), "an earlier request");
+        ledger.noted_complete(NEAR, FILE, &[(FILE, 3)].into());
+        assert!(!ledger.asked.contains_key(&entry) && !ledger.unconfirmed.contains(&entry));
+    }
+
+    /// A peer was told that it has all of a file before it had applied the truncation. It marked the file as incomplete when it did, for ever.
+    #[test]
+    fn counterexample_82_a_peer_hears_that_a_file_is_complete_when_it_has_applied_why() {
+        let mut ledger = ledger(false);
+        let entry = (NEAR, FILE);
+        ledger.complete.insert(entry, 5);
+        ledger.applied.insert(NEAR, 4);
+        ledger.applied.insert(FAR, 5);
+        assert!(ledger.take_complete().is_empty());
+        ledger.applied.insert(NEAR, 5);
+        assert_eq!(ledger.take_complete(), [(entry, 5)].into());
+        assert!(ledger.complete.is_empty());
     }
 
     /// The update was answered because a replica outside the view had it, which then gave its copy up for another one.

@@ -123,7 +123,7 @@ impl ViewState {
         }
         let epoch = self.epoch;
         Err(format!(
-            "judged in epoch {seen_epoch}, but the epoch is {epoch}"
+            "judged in epoch {seen_epoch}, but the epoch is {epoch}; try again"
         ))
     }
 

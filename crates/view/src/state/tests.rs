@@ -182,7 +182,7 @@ fn an_excluded_replica_is_lost_until_it_is_admitted() {
 #[test]
 fn an_exclusion_is_refused() {
     let mut state = data(4);
-    let old = "judged in epoch 0, but the epoch is 1";
+    let old = "judged in epoch 0, but the epoch is 1; try again";
     refuse(&state, &exclude(4, 1, 0), old);
     refuse(&state, &exclude(4, 7, 1), "replica 7 is not active");
     refuse(&state, &exclude(7, 1, 1), "replica 7 is not active");
@@ -221,7 +221,7 @@ fn a_newcomer_that_never_comes_can_be_removed_while_another_member_is_lost() {
 #[test]
 fn an_admission_is_refused() {
     let mut state = data(3);
-    let old = "judged in epoch 0, but the epoch is 1";
+    let old = "judged in epoch 0, but the epoch is 1; try again";
     refuse(&state, &admit(1, 1, 0, 1), old);
     refuse(&state, &admit(1, 9, 1, 1), "replica 9 is not active");
     refuse(&state, &admit(9, 1, 1, 1), "replica 9 is not configured");
@@ -358,7 +358,7 @@ fn settlements_are_numbered_and_leave_the_epoch() {
         .map(|s| s.id)
         .collect();
     assert_eq!((ids, state.settlements), (vec![1, 2], 2));
-    let old = "judged in epoch 1, but the epoch is 2";
+    let old = "judged in epoch 1, but the epoch is 2; try again";
     refuse(&state, &settle(3, 1, 1, settlement(60, 9, None)), old);
     let by = "replica 3 is not active";
     refuse(&state, &settle(3, 3, 2, settlement(60, 9, None)), by);

@@ -141,7 +141,7 @@ async fn a_refusal_says_why_and_changes_nothing() {
             failed => assert!(is_temporary(&failed), "{failed:?}"),
         }
     };
-    let words = "judged in epoch 0, but the epoch is 1".to_owned();
+    let words = "judged in epoch 0, but the epoch is 1; try again".to_owned();
     assert_eq!(outcome, Outcome::Refused(words));
     assert_eq!(set.state(2).epoch, 1);
 }

@@ -374,11 +374,10 @@ pub(crate) async fn completed(replica: Arc<LocalReplica>, from: ReplicaSlot, com
         // The set is deciding which of its contents count. If this still matters, the peer repeats it.
         return;
     }
+    let asked: BTreeMap<ObjectId, u64> = completed.asked.into_iter().collect();
     let (mut complete, mut fetched) = (Vec::new(), Vec::new());
     for (file, position) in completed.files {
-        let mut asked = completed.asked.iter();
-        let asked = asked.find(|(asked, _)| *asked == file);
-        let asked = asked.map(|(_, turn)| *turn);
+        let asked = asked.get(&file).copied();
         withheld::settle_flagged(&replica, from, file, (position, asked)).await;
         complete.push(file);
         // Without a request it sent only its changes, maybe a part of what a copy lacks (counterexample 80).
@@ -395,9 +394,12 @@ pub(crate) async fn completed(replica: Arc<LocalReplica>, from: ReplicaSlot, com
     if complete.is_empty() {
         return;
     }
-    let files = complete.into_iter().map(|file| (file, 0)).collect();
+    let answers = complete
+        .iter()
+        .filter_map(|file| Some((*file, *asked.get(file)?)));
     let noted = Completed {
-        files,
+        asked: answers.collect(),
+        files: complete.iter().map(|file| (*file, 0)).collect(),
         ..Completed::default()
     };
     let message = wire::payload(wire::Kind::Noted, &noted);

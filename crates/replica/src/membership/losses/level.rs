@@ -3,6 +3,7 @@
 //! What must never enter: what follows from it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use control::Moment;
@@ -154,9 +155,48 @@ pub(crate) fn here(replica: &LocalReplica) -> Stood {
     Stood { since, here }
 }
 
-/// Whether all members that hold contents and reported within `fresh` have as much of each of these streams. Streams that the set gave up do not
+/// What a member lacks of a copy that is to be given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lacking {
+    /// A member may just not have been heard yet, or has not reported in this view that its copy is complete.
+    Report,
+    /// Updates of one replica that another one lacks.
+    Updates { of: ReplicaSlot, by: ReplicaSlot },
+    /// Contents of one replica that another one lacks.
+    Contents { of: ReplicaSlot, by: ReplicaSlot },
+}
+
+impl fmt::Display for Lacking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lacking::Report => write!(
+                f,
+                "not all members have reported that their copies are complete"
+            ),
+            Lacking::Updates { of, by } => {
+                write!(f, "replica {} lacks updates of replica {}", by.0, of.0)
+            }
+            Lacking::Contents { of, by } if of == by => {
+                write!(
+                    f,
+                    "replica {} has not sent all that it changed to all members",
+                    of.0
+                )
+            }
+            Lacking::Contents { of, by } => {
+                write!(f, "replica {} lacks contents of replica {}", by.0, of.0)
+            }
+        }
+    }
+}
+
+/// What a member that holds contents and reported within `fresh` lacks of these streams; `None` if nothing. Streams that the set gave up do not
 /// count. A member without a complete copy, or without a report in this view, counts as lacking.
-pub(crate) fn present_have_all(replica: &LocalReplica, stood: &Stood, fresh: Duration) -> bool {
+pub(crate) fn lacking_of_present(
+    replica: &LocalReplica,
+    stood: &Stood,
+    fresh: Duration,
+) -> Option<Lacking> {
     let news = replica.state.peers.news();
     let epoch = replica.lease.view().epoch.0;
     let holders = replica.holders();
@@ -167,11 +207,11 @@ pub(crate) fn present_have_all(replica: &LocalReplica, stood: &Stood, fresh: Dur
     let present: Vec<(ReplicaSlot, &LeaseRequest)> = present.collect();
     if present.len() < holders.len() && lease_time() < stood.since.after(fresh) {
         // A silent member may just not have been heard yet.
-        return false;
+        return Some(Lacking::Report);
     }
     let mut words = present.iter();
     if words.any(|(_, request)| request.epoch != epoch || !request.complete) {
-        return false;
+        return Some(Lacking::Report);
     }
     let has_shipped = |slot: ReplicaSlot| {
         let shipped = news.get(&slot).and_then(|news| news.shipped);
@@ -179,46 +219,37 @@ pub(crate) fn present_have_all(replica: &LocalReplica, stood: &Stood, fresh: Dur
     };
     let here = stood.here.iter();
     let here = here.filter(|here| here.applied > 0 && !replica.is_given_up(here.of));
-    have_all(&present, has_shipped, here)
+    lacking_of(&present, has_shipped, here)
 }
 
-/// A stream and a member with contents that has applied less of it than this replica, by its latest report; for people.
-pub(crate) fn lacking_in_view(replica: &LocalReplica) -> Option<(ReplicaSlot, ReplicaSlot)> {
-    let news = replica.state.peers.news();
-    let followed = replica.state.inboxes.followed().into_iter();
-    let mut counting = followed.filter(|of| !replica.is_given_up(*of));
-    counting.find_map(|of| {
-        let here = replica.state.inboxes.acknowledged(of);
-        let is_behind = |by: &ReplicaSlot| {
-            let said = news.get(by).and_then(|news| news.said.as_ref());
-            let mut applied = said.into_iter().flat_map(|(request, _)| &request.applied);
-            *by != of && applied.any(|(slot, applied)| *slot == of.0 && *applied < here)
-        };
-        let by = replica.holders().into_iter().find(is_behind)?;
-        Some((of, by))
-    })
-}
-
-/// Whether all reports show as much of each of these streams. Then the loss of the maker, or of any other replica, takes away nothing that
-/// counts because it is here. A present maker itself reports whether it has shipped its contents to all.
-fn have_all<'h>(
+/// What one of these reports lacks of these streams; `None` if nothing. Then the loss of the maker, or of any other replica, takes away nothing
+/// that counts because it is here. A present maker itself reports whether it has shipped its contents to all.
+fn lacking_of<'h>(
     present: &[(ReplicaSlot, &LeaseRequest)],
     has_shipped: impl Fn(ReplicaSlot) -> bool,
     mut here: impl Iterator<Item = &'h Here>,
-) -> bool {
+) -> Option<Lacking> {
+    if present.is_empty() {
+        return Some(Lacking::Report);
+    }
     let is_present = |slot| present.iter().any(|(by, _)| *by == slot);
-    let has = |(by, request): &(ReplicaSlot, &LeaseRequest), here: &Here| {
-        let of = here.of.0;
+    let lacks = |(by, request): &(ReplicaSlot, &LeaseRequest), here: &Here| {
+        let (of, by) = (here.of, *by);
         let mut applied = request.applied.iter();
-        let level = applied.any(|(slot, there)| *slot == of && *there >= here.applied);
+        if !applied.any(|(slot, there)| *slot == of.0 && *there >= here.applied) {
+            return Some(Lacking::Updates { of, by });
+        }
         // This replica may have the contents of some files of a present maker and lack those of others.
-        let lacks = match is_present(here.of) {
-            true => !has_shipped(here.of),
-            false => here.whole && lacks_some_of(request, here.of, here.applied),
-        };
-        *by == here.of || level && !lacks
+        match is_present(of) {
+            true => (!has_shipped(of)).then_some(Lacking::Contents { of, by: of }),
+            false => (here.whole && lacks_some_of(request, of, here.applied))
+                .then_some(Lacking::Contents { of, by }),
+        }
     };
-    !present.is_empty() && here.all(|here| present.iter().all(|one| has(one, here)))
+    here.find_map(|here| {
+        let mut others = present.iter().filter(|(by, _)| *by != here.of);
+        others.find_map(|one| lacks(one, here))
+    })
 }
 
 /// Lost replicas whose streams are applied here up to this position, with all contents. A stream that is being closed counts only after its
@@ -250,7 +281,7 @@ mod tests {
             whole: true,
         };
         let here = [here(first, 7), here(second, 3)];
-        let have_all = |present: &[_]| have_all(present, |_| true, here.iter());
+        let have_all = |present: &[_]| lacking_of(present, |_| true, here.iter()).is_none();
         let says = |applied: &[(u16, u64)], lacks: &[(u16, u64)]| LeaseRequest {
             applied: applied.to_vec(),
             lacks: lacks.to_vec(),
@@ -286,7 +317,8 @@ mod tests {
             ..LeaseRequest::default()
         };
         let both = [(first, &LeaseRequest::default()), (second, &says)];
-        let have_all = |shipped, whole| have_all(&both, |_| shipped, [here(whole)].iter());
+        let have_all =
+            |shipped, whole| lacking_of(&both, |_| shipped, [here(whole)].iter()).is_none();
         assert!(!have_all(false, true));
         assert!(have_all(true, true));
         assert!(

@@ -18,7 +18,7 @@ use super::missed;
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{UNCHANGED, next_look};
 use crate::frontend::reclaim;
-use crate::membership::losses::{self, Stood};
+use crate::membership::losses::{self, Lacking, Stood};
 use crate::replication::base;
 use crate::replication::conversing;
 use crate::replication::settled;
@@ -63,8 +63,8 @@ const STARTED_ANEW: &str =
 /// Shown after this incarnation has left the view, until it has ended.
 const STARTS_ANEW: &str = "it has left the view, and starts anew";
 
-/// Shown while a member still lacks other data of the copy that is to be replaced.
-const GIVEN_UP: &str = "the others went on without what was changed here, and have not yet all that others made which is here";
+/// Shown until the copy that is to be replaced can be given up.
+const GIVEN_UP: &str = "the others went on without what was changed here";
 
 /// Logged once; repeats are logged as sums.
 const TOO_FAR: &str = "too much was changed meanwhile; a whole copy is needed";
@@ -141,7 +141,10 @@ pub(crate) async fn come_back(replica: Arc<LocalReplica>) {
         }
         let pause = match obstacle(&replica) {
             Some(obstacle) => {
-                set_obstacle(&replica, Some(obstacle));
+                let lacking = asked.lacking.map_or(obstacle.clone(), |lacking| {
+                    format!("{obstacle}; before that, the others need what is here: {lacking}")
+                });
+                set_obstacle(&replica, Some(lacking));
                 if let Err(error) = offer(&replica).await {
                     return tracing::error!(%error, "this replica cannot come back");
                 }
@@ -180,6 +183,8 @@ struct Asked {
     rows: Option<Instant>,
     /// What was here of other streams when it first needed a copy outside the view. Later arrivals do not count as held here.
     stood: Option<Stood>,
+    /// What the others were found to lack of this copy, which is to be given up outside the view.
+    lacking: Option<Lacking>,
 }
 
 /// Prepares the return: deals with what the others decided about this replica, and gets a copy if needed.
@@ -240,7 +245,10 @@ async fn is_spared(replica: &Arc<LocalReplica>, asked: &mut Asked) -> bool {
     if !replica.takes_part() {
         let fresh = replica.state.settings.site_lease * NEWS_LEASES;
         let stood = asked.stood.get_or_insert_with(|| losses::here(replica));
-        return replica.state.is_witness || losses::present_have_all(replica, stood, fresh);
+        if !replica.state.is_witness {
+            asked.lacking = losses::lacking_of_present(replica, stood, fresh);
+        }
+        return asked.lacking.is_none();
     }
     // Replicas give up their copies one after the other: a copy that was given up does not count. Nor does a copy that is not up to date,
     // because it may be given up soon. If two restart, the later one learns this.
@@ -400,10 +408,7 @@ fn obstacle_but_for(replica: &LocalReplica, absent: &BTreeSet<ReplicaSlot>) -> O
         return Some("the others have not taken it in yet".to_owned());
     }
     if !matches!(settled::undealt(replica), Ok(None)) {
-        let lacking = losses::lacking_in_view(replica).map_or_else(String::new, |(of, by)| {
-            format!(": replica {} lacks updates of replica {}", by.0, of.0)
-        });
-        return Some(format!("{GIVEN_UP}{lacking}"));
+        return Some(GIVEN_UP.to_owned());
     }
     if replica.state.needs_copy.load(Ordering::Acquire) {
         return Some(

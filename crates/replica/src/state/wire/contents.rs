@@ -9,7 +9,8 @@ use vfs::ObjectId;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Completed {
     pub(crate) files: Vec<(ObjectId, u64)>,
-    /// Those of the files that the receiver has asked for in this session and that were sent since, each with the turn of its last request.
+    /// Those of the files that the receiver has asked for in this session and that were sent since, each with the turn of its last request. In an
+    /// answer ([`super::Kind::Noted`]) the requests that the sender of the answer takes for answered.
     pub(crate) asked: Vec<(ObjectId, u64)>,
     /// The files with which the sender, having the best copy, supplied the receiver.
     pub(crate) supplied: Vec<Supplied>,

@@ -54,7 +54,7 @@ fn nobody_is_replaced_without_need_or_without_a_majority() {
     let words = "2 active replicas would be left, which is a majority; nobody need be admitted";
     refuse(&state, &replace(&[3], &[], 1, 1), words);
     hold(&mut state, &exclude(2, 1, 1));
-    let words = "judged in epoch 1, but the epoch is 2";
+    let words = "judged in epoch 1, but the epoch is 2; try again";
     refuse(&state, &replace(&[3], &[(2, 7)], 1, 1), words);
     let words = "1 replicas would be active, and a majority is 2";
     refuse(&state, &replace(&[3], &[], 1, 2), words);
