@@ -234,6 +234,10 @@ async fn what_a_write_that_failed_has_made_is_removed_with_its_file() {
     let id = make(&store, "new", file()).await.unwrap();
     store.sync().await.unwrap();
     let beside = fill_beside(&disk);
+    // Enough for an empty file in a new directory, and not for what is written to it.
+    let shorter = std::fs::metadata(&beside).unwrap().len() - MEBIBYTE / 4;
+    let filler = std::fs::File::options().write(true).open(&beside).unwrap();
+    filler.set_len(shorter).unwrap();
     let written = write(&store, id, 0, Bytes::from(vec![7; MEBIBYTE as usize])).await;
     assert_eq!(written, Err(Error::NoSpace));
     assert_eq!(data_files(&options.directory), 1, "the write has made none");

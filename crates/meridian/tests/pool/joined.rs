@@ -51,13 +51,6 @@ fn start_with_jumps(site: &Site) -> (Running, Jumps) {
     (site.place.start_command(command), jumps)
 }
 
-async fn client_of(server: &Running) -> (Client, nfs4::NfsFh4) {
-    let client = connect_to(server).await;
-    client.reclaim_complete().await.unwrap();
-    let root = client.mount("/export").await.unwrap();
-    (client, root)
-}
-
 /// For a client whose connection lives on between its calls.
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()

@@ -6,9 +6,7 @@ use super::*;
 
 /// What becomes of reading each stripe of a file.
 async fn read_stripes(server: &Running, name: &str) -> Vec<Result<u8, NfsStat4>> {
-    let client = connect_to(server).await;
-    client.reclaim_complete().await.unwrap();
-    let root = client.mount("/export").await.unwrap();
+    let (client, root) = client_of(server).await;
     let file = client.open(&root, name, &How::read()).await.unwrap();
     let mut became = Vec::new();
     for stripe in 0..STRIPES {

@@ -1,6 +1,7 @@
 //! `meridian pool`: an administrator makes a pool, adds data servers with one command each, and is told what to do when he does
 //! something else.
 
+mod calls;
 mod emptied;
 mod in_set;
 #[path = "joined.rs"]
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use crate::fixture::site::{Site, block_on, refuse, succeed};
 use crate::fixture::{Running, complaint};
+use calls::{client_of, read, remove, write};
 use nfs4_client::{Client, How, Options};
 use server::{PoolServerStatus, PoolStatus};
 
@@ -375,50 +377,6 @@ const STRIPES: u8 = 9;
 fn striped_bytes(first: u8) -> Vec<u8> {
     let stripes = (0..STRIPES).flat_map(|stripe| vec![first + stripe; UNIT]);
     stripes.collect()
-}
-
-/// A client of a server, which may just start itself again, as one does that the others went on without.
-async fn connect_to(server: &Running) -> Client {
-    let begun = Instant::now();
-    loop {
-        match Client::connect(Options::at(server.address)).await {
-            Ok(client) => return client,
-            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error:?}"),
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-}
-
-async fn write(server: &Running, name: &str, bytes: &[u8]) {
-    let client = connect_to(server).await;
-    client.reclaim_complete().await.unwrap();
-    let root = client.mount("/export").await.unwrap();
-    let file = client.open(&root, name, &How::create(0o644)).await.unwrap();
-    client
-        .write_all(&file, 0, &bytes.to_vec().into())
-        .await
-        .unwrap();
-    client.close(&file).await.unwrap();
-    client.leave().await.unwrap();
-}
-
-async fn read(server: &Running, name: &str) -> Vec<u8> {
-    let client = connect_to(server).await;
-    client.reclaim_complete().await.unwrap();
-    let root = client.mount("/export").await.unwrap();
-    let file = client.open(&root, name, &How::read()).await.unwrap();
-    let bytes = client.read_to_end(&file).await.unwrap();
-    client.close(&file).await.unwrap();
-    client.leave().await.unwrap();
-    bytes.to_vec()
-}
-
-async fn remove(server: &Running, name: &str) {
-    let client = connect_to(server).await;
-    client.reclaim_complete().await.unwrap();
-    let root = client.mount("/export").await.unwrap();
-    client.remove(&root, name).await.unwrap();
-    client.leave().await.unwrap();
 }
 
 /// Which stripes lie below a directory, by looking at the bytes of every file.

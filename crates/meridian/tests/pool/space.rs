@@ -11,9 +11,7 @@ const SPACE: Bitmap4 = Bitmap4::of(&[Attr::SpaceTotal, Attr::SpaceAvail]);
 
 /// What `df` shows: all, and what can be written, in bytes.
 pub(super) async fn space(server: &Running) -> (u64, u64) {
-    let client = connect_to(server).await;
-    client.reclaim_complete().await.unwrap();
-    let root = client.mount("/export").await.unwrap();
+    let (client, root) = client_of(server).await;
     let told: Attributes4 = client.getattr(&root, SPACE).await.unwrap();
     client.leave().await.unwrap();
     (told.space_total.unwrap(), told.space_avail.unwrap())
@@ -21,9 +19,7 @@ pub(super) async fn space(server: &Running) -> (u64, u64) {
 
 /// What becomes of writing to each stripe of a file that is there.
 async fn write_again(server: &Running, name: &str) -> HashSet<Option<NfsStat4>> {
-    let client = connect_to(server).await;
-    client.reclaim_complete().await.unwrap();
-    let root = client.mount("/export").await.unwrap();
+    let (client, root) = client_of(server).await;
     let file = client.open(&root, name, &How::create(0o644)).await.unwrap();
     let mut became = HashSet::new();
     for stripe in 0..STRIPES {

@@ -91,6 +91,7 @@ impl Engine {
                 }
                 // It learns with its copy what it has.
                 guard.ledger.unconfirmed.retain(|(of, _)| of != slot);
+                guard.ledger.complete.retain(|(of, _), _| of != slot);
                 guard.ledger.forget_answers_of(*slot);
             }
             overdue

@@ -39,7 +39,7 @@ impl Guard<'_> {
         let position = self.ledger.last_position;
         for slot in complete {
             if self.ledger.active.contains(&slot) {
-                self.ledger.unconfirmed.insert((slot, file));
+                self.ledger.note_unconfirmed(slot, file);
                 self.ledger.complete.insert((slot, file), position);
             } else {
                 self.tell_later(slot, file);

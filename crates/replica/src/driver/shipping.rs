@@ -80,9 +80,9 @@ impl Engine {
             let backlog = guard.ledger.unshipped.peer(to)?;
             let completes = !pinned && backlog.is_last(piece.id);
             match completes {
-                true => guard.ledger.unconfirmed.remove(&(to, file)),
-                false => guard.ledger.unconfirmed.insert((to, file)),
-            };
+                true => drop(guard.ledger.unconfirmed.remove(&(to, file))),
+                false => guard.ledger.note_unconfirmed(to, file),
+            }
             let asked = guard.ledger.asked.get(&(to, file)).copied();
             completes.then_some((guard.ledger.last_position, asked))
         })
@@ -133,7 +133,7 @@ impl Engine {
 
     /// There was nothing to send of a file that a peer lacks; the peer does not know that it has all of it.
     pub(crate) fn note_unconfirmed(&self, to: ReplicaSlot, file: ObjectId) {
-        self.with_core(|guard| guard.ledger.unconfirmed.insert((to, file)));
+        self.with_core(|guard| guard.ledger.note_unconfirmed(to, file));
     }
 
     /// Notes whether a peer that has a file, as far as this replica sends it, lacks data of the file that others made.

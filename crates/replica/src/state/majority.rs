@@ -122,6 +122,15 @@ impl Ledger {
         }
     }
 
+    /// A peer does not know that it has all of a file, or has not noted it yet. One whose account was given up learns with its copy what it has; what
+    /// was read for it before may end only now.
+    pub(crate) fn note_unconfirmed(&mut self, slot: ReplicaSlot, file: ObjectId) {
+        let backlog = self.unshipped.backlog(slot);
+        if backlog.is_some_and(|backlog| !backlog.is_given_up()) {
+            self.unconfirmed.insert((slot, file));
+        }
+    }
+
     /// A peer has noted durably that it has all of a file, and which of its requests that answers.
     pub(crate) fn noted_complete(
         &mut self,
@@ -137,9 +146,7 @@ impl Ledger {
         self.apart.remove(&entry);
         let asked = self.asked.get(&entry);
         match asked.is_some_and(|turn| !answers.contains(&(file, *turn))) {
-            true => {
-                self.unconfirmed.insert(entry);
-            }
+            true => self.note_unconfirmed(by, file),
             false => {
                 self.unconfirmed.remove(&entry);
                 self.asked.remove(&entry);
@@ -272,6 +279,17 @@ mod tests {
         ledger.applied.insert(FAR, 1);
         deliver(&mut ledger, FAR);
         assert!(ledger.majority_applied(1) && ledger.majority_holds(FILE));
+    }
+
+    /// What had been read for a peer was noted as unconfirmed after its account had been given up, and stayed until it was back.
+    #[test]
+    fn nothing_is_noted_for_a_peer_whose_account_was_given_up() {
+        let mut ledger = ledger(false);
+        ledger.note_unconfirmed(FAR, FILE);
+        assert!(ledger.unconfirmed.remove(&(FAR, FILE)));
+        ledger.unshipped.give_up(FAR);
+        ledger.note_unconfirmed(FAR, FILE);
+        assert!(ledger.unconfirmed.is_empty());
     }
 
     /// A peer's note that it has an earlier change of a file arrives after its request for all of the file.

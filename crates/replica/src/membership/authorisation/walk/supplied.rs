@@ -50,6 +50,11 @@ async fn counterexample_64_who_lacks_data_of_the_supplier_takes_what_that_has() 
     set.sites[1].write(file, 0, b"new").await.unwrap();
     eventually("the first knows of it", || lacks(&set, 0, 3)).await;
     drop(set.crash(1).await);
+    // What comes of the session that is over is not put in place.
+    eventually("the first knows that the third is gone", || {
+        set.sites[0].contacts() == 0
+    })
+    .await;
     drop(nothing);
     drop(inbox);
     // None of it goes to the second before the second takes part.
