@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::Instant;
 
@@ -22,6 +22,9 @@ const REPORT_DELAY: Duration = Duration::from_secs(1);
 
 /// Payloads up to this size are copied behind their header, so that both share one TLS record.
 const COPIED_BYTES_MAX: usize = 8 * 1024;
+
+/// Waiting messages are written together up to about this size: they share a TLS record, a system call, and a wake-up of the peer.
+const TOGETHER_BYTES: usize = 16 * 1024;
 
 /// What the two halves of one connection share.
 struct Connection {
@@ -114,26 +117,32 @@ pub(crate) async fn run<S: AsyncRead + AsyncWrite + Send + 'static>(
 
 impl Connection {
     async fn write<S: AsyncWrite>(&self, mut writer: WriteHalf<S>) -> Result<(), WireError> {
-        let mut scratch = BytesMut::new();
+        let mut together = BytesMut::new();
         let mut schedule = Schedule::new(self.lane.lane, self.keepalive);
         loop {
             if !self.lane.is_current(self.generation) {
                 return Ok(());
             }
             let next = locked(&self.lane.outbox).transmit();
-            if let Some((sequence, message)) = next {
-                self.write_message(&mut writer, &mut scratch, sequence, message)
-                    .await?;
-                schedule.wrote();
-                continue;
+            let is_last = next.is_none();
+            let apart = next
+                .and_then(|(sequence, message)| self.put_message(&mut together, sequence, message));
+            if is_last && together.is_empty() {
+                if schedule.is_due() || self.owes_now() {
+                    let ping = schedule.takes_ping();
+                    self.put_quiet(&mut together, ping);
+                } else {
+                    writer.flush().await?;
+                    self.wait_for_work(schedule.due).await;
+                    continue;
+                }
             }
-            if schedule.is_due() || self.owes_now() {
-                let ping = schedule.takes_ping();
-                self.write_quiet(&mut writer, &mut scratch, ping).await?;
+            if is_last || apart.is_some() || together.len() >= TOGETHER_BYTES {
+                writer.write_all(&together).await?;
+                writer.write_all(&apart.unwrap_or_default()).await?;
+                together.clear();
                 schedule.wrote();
             }
-            writer.flush().await?;
-            self.wait_for_work(schedule.due).await;
         }
     }
 
@@ -162,13 +171,13 @@ impl Connection {
         self.lane.note_looks_soon(false);
     }
 
-    async fn write_message<S: AsyncWrite>(
+    /// Puts a message behind others that are to be written. Returns its payload if that is to be written apart, behind them.
+    fn put_message(
         &self,
-        writer: &mut WriteHalf<S>,
-        scratch: &mut BytesMut,
+        together: &mut BytesMut,
         sequence: u64,
         message: Outgoing,
-    ) -> Result<(), WireError> {
+    ) -> Option<Bytes> {
         let payload = message.payload;
         let header = Header {
             sequence,
@@ -180,35 +189,25 @@ impl Connection {
             plain_bytes: message.plain_bytes,
             ..self.report()
         };
-        scratch.clear();
-        encode_frame(&header, payload.len(), scratch);
-        let sent = scratch.len() + payload.len();
-        if payload.len() <= COPIED_BYTES_MAX {
-            scratch.extend_from_slice(&payload);
-            writer.write_all(scratch).await?;
-        } else {
-            writer.write_all(scratch).await?;
-            writer.write_all(&payload).await?;
-        }
+        let before = together.len();
+        encode_frame(&header, payload.len(), together);
+        let sent = together.len() - before + payload.len();
         self.session.counters.sent(sent);
-        Ok(())
+        if payload.len() > COPIED_BYTES_MAX {
+            return Some(payload);
+        }
+        together.extend_from_slice(&payload);
+        None
     }
 
-    async fn write_quiet<S: AsyncWrite>(
-        &self,
-        writer: &mut WriteHalf<S>,
-        scratch: &mut BytesMut,
-        ping: bool,
-    ) -> Result<(), WireError> {
+    fn put_quiet(&self, together: &mut BytesMut, ping: bool) {
         let header = Header {
             ping: if ping { self.clock() } else { 0 },
             ..self.report()
         };
-        scratch.clear();
-        encode_frame(&header, 0, scratch);
-        writer.write_all(scratch).await?;
-        self.session.counters.sent(scratch.len());
-        Ok(())
+        let before = together.len();
+        encode_frame(&header, 0, together);
+        self.session.counters.sent(together.len() - before);
     }
 
     /// The part of a header that every frame has.
