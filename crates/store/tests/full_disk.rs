@@ -3,6 +3,7 @@
 //! Needs its own small file system, which only the superuser can mount; otherwise these
 //! tests report that and prove nothing.
 
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,7 +12,8 @@ use crate::fixture::{directory, file, name, root, with_size};
 use bytes::Bytes;
 use store::{CommitMode, NewStore, Reserve, Store, StoreOptions, recovered};
 use vfs::{
-    AccessCheck, Creation, Error, FileSystem, NewObject, ObjectId, Result, SetAttributes, Stability,
+    AccessCheck, Creation, Error, FileSystem, Name, NewObject, ObjectId, Result, SetAttributes,
+    Stability,
 };
 
 const ROOT: ObjectId = ObjectId::ROOT;
@@ -231,23 +233,41 @@ async fn what_a_write_that_failed_has_made_is_removed_with_its_file() {
     let options = options(&disk, 0);
     let store = Store::create(&options, &NewStore::default()).unwrap();
     store.end_reclaim().await.unwrap();
-    let id = make(&store, "new", file()).await.unwrap();
-    store.sync().await.unwrap();
-    let beside = fill_beside(&disk);
-    // Enough for an empty file in a new directory, and not for what is written to it.
-    let shorter = std::fs::metadata(&beside).unwrap().len() - MEBIBYTE / 4;
-    let filler = std::fs::File::options().write(true).open(&beside).unwrap();
-    filler.set_len(shorter).unwrap();
-    let written = write(&store, id, 0, Bytes::from(vec![7; MEBIBYTE as usize])).await;
-    assert_eq!(written, Err(Error::NoSpace));
-    assert_eq!(data_files(&options.directory), 1, "the write has made none");
-    std::fs::remove_file(beside).unwrap();
+    let new_name = write_that_fails_below(&disk, &store, &options.directory).await;
     store.sync().await.unwrap();
     assert_eq!(store.statistics().dirty_files, 0);
-    store.remove(&root(), ROOT, &name("new")).await.unwrap();
+    store.remove(&root(), ROOT, &new_name).await.unwrap();
     drop(store);
     let report = Store::check(&options.directory, false).unwrap();
     assert!(report.sound, "{report}");
+}
+
+/// Writes to a new file after the disk was filled, so that the data file is created and the write fails. Returns the name.
+///
+/// The store looks at the free space from time to time. If it has looked after the disk was filled, it creates nothing,
+/// and the next attempt begins with another file.
+async fn write_that_fails_below(disk: &SmallDisk, store: &Store, directory: &Path) -> Name {
+    let beside = fill_beside(disk);
+    let filler = std::fs::File::options().write(true).open(&beside).unwrap();
+    let full = filler.metadata().unwrap().len();
+    for attempt in 0..200 {
+        filler.set_len(full - 8 * MEBIBYTE).unwrap();
+        let new_name = name(&format!("new{attempt}"));
+        let id = make(store, &format!("new{attempt}"), file()).await.unwrap();
+        store.sync().await.unwrap();
+        // This leaves enough for an empty file in a new directory, and not for what is written to it.
+        let more = vec![1; 8 * MEBIBYTE as usize - MEBIBYTE as usize / 4];
+        filler.write_all_at(&more, full - 8 * MEBIBYTE).unwrap();
+        let data = Bytes::from(vec![7; MEBIBYTE as usize]);
+        assert_eq!(write(store, id, 0, data).await, Err(Error::NoSpace));
+        let made = data_files(directory);
+        if made == 1 {
+            std::fs::remove_file(beside).unwrap();
+            return new_name;
+        }
+        assert_eq!(made, 0, "the write has made one data file at most");
+    }
+    panic!("no write has created a data file and failed");
 }
 
 #[tokio::test]
