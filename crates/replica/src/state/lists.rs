@@ -60,7 +60,8 @@ impl Lists {
     pub(crate) fn want(&self, files: &[ObjectId], (applied, turn): (u64, u64)) -> bool {
         let mut waiting = self.waiting();
         waiting.wanted.extend(files);
-        waiting.asked_at = (applied, turn);
+        // Another copy may have given way since the caller looked, and what is sent from now on answers that, too.
+        waiting.asked_at = (applied, turn.max(waiting.asked_at.1));
         waiting.tells = true;
         !std::mem::replace(&mut waiting.is_sending, true)
     }
@@ -173,6 +174,9 @@ mod tests {
         lists.want(&[], (10, 4));
         let told: Wanted = wire::decode(&lists.next().unwrap().body).unwrap();
         assert_eq!((told.named, told.files, told.last), (2500, vec![], true));
+        lists.want(&[], (11, 3));
+        let told: Wanted = wire::decode(&lists.next().unwrap().body).unwrap();
+        assert_eq!((told.applied, told.turn), (11, 4), "one that looked before");
         assert!(lists.next().is_none());
         let named = parts.into_iter().flat_map(|part| part.files);
         assert!(named.eq(files));

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use peer::set::Member;
 use peer::{Lane, Message};
 use pool::{DataServerNumber, HomeNumber};
 use tokio::task::JoinSet;
@@ -19,8 +20,10 @@ use crate::pools::PoolRole;
 
 /// How long a home may take to acknowledge the state of the pool, before it is told again.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a home may take to search everything that lives there.
-const SURVEY_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a home may take to answer a question that it answers without a search.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a home may take to search everything that lives there. If its connection ends, the question ends at once.
+const SEARCH_PATIENCE: Duration = Duration::from_mins(10);
 
 /// The reports sent so far.
 #[derive(Default)]
@@ -53,11 +56,8 @@ impl MetadataServer {
                     .map(|(slot, _)| *slot),
             );
         }
-        let is_member = |slot: &ReplicaSlot| {
-            let member = self.place.member(*slot);
-            member.is_some_and(|member| !member.revoked)
-        };
-        homes.retain(is_member);
+        let members = self.place.directory.members().ok();
+        homes.retain(|home| may_be_member(*home, members.as_deref()));
         homes
     }
 
@@ -131,7 +131,11 @@ impl MetadataServer {
         survey: Survey,
     ) -> Result<Surveyed, String> {
         let question = connection::encode_survey(&survey);
-        let answer = self.ask_home(home, question, SURVEY_PATIENCE).await;
+        let patience = match survey {
+            Survey::ToMove | Survey::Server(_) => SEARCH_PATIENCE,
+            Survey::File(_) | Survey::Readmit(_) => ANSWER_PATIENCE,
+        };
+        let answer = self.ask_home(home, question, patience).await;
         let surveyed = answer.and_then(|answer| connection::decode_surveyed(&answer));
         surveyed.ok_or_else(|| away(home))
     }
@@ -204,6 +208,14 @@ impl MetadataServer {
     }
 }
 
+/// Whether a server is a member, as far as is known: `None` if the list cannot be read.
+fn may_be_member(slot: ReplicaSlot, members: Option<&[Member]>) -> bool {
+    members.is_none_or(|members| {
+        let mut members = members.iter();
+        members.any(|member| member.slot == slot.0 && !member.revoked)
+    })
+}
+
 fn away(home: ReplicaSlot) -> String {
     format!(
         "metadata server {0} does not answer, and files of directories that live there may lie on any data server; start it, and try again; if it \
@@ -222,5 +234,28 @@ pub(super) async fn run(server: Weak<MetadataServer>) {
             return;
         };
         server.tell_all().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Such a server counted as none, and a data server with its files could be removed.
+    #[test]
+    fn a_home_counts_while_the_list_of_members_cannot_be_read() {
+        let member = |slot, revoked| Member {
+            slot,
+            addresses: Vec::new(),
+            client_addresses: Vec::new(),
+            revoked,
+            witness: false,
+            metadata_server: true,
+            name: String::new(),
+        };
+        let list = [member(2, false), member(3, true)];
+        let counts = |slot, list| may_be_member(ReplicaSlot(slot), list);
+        assert!(counts(2, Some(&list)) && counts(3, None));
+        assert!(!counts(3, Some(&list)) && !counts(4, Some(&list)));
     }
 }
