@@ -537,8 +537,12 @@ async fn in_own(server: &Running, name: &str) -> (Client, NfsFh4) {
 }
 
 #[test]
-fn clients_of_both_servers_have_layouts_of_files_that_live_at_the_joined_one() {
+fn clients_of_all_servers_have_layouts_of_files_that_live_at_a_joined_one() {
     let scene = Scene::configured(&format!("{LEASE}[pool]\nmakes_directories = true\n"));
+    let third = Site::configured(LEASE);
+    let token = succeed(&pool(&scene.sites[0], &["invite", "--metadata-server"]));
+    succeed(&join(&third, token.trim_end()));
+    let behind = start(&third);
     let runtime = runtime();
     runtime.block_on(async {
         let (client, root) = client_of(&scene.shown).await;
@@ -547,7 +551,8 @@ fn clients_of_both_servers_have_layouts_of_files_that_live_at_the_joined_one() {
     });
     for (name, at, other) in [
         ("home", &scene.shown, &scene.names),
-        ("first", &scene.names, &scene.shown),
+        ("first", &scene.names, &behind),
+        ("behind", &behind, &scene.shown),
     ] {
         let keeps = Arc::new(Keeps::default());
         let holder = runtime.block_on(async {

@@ -342,3 +342,33 @@ fn an_older_copy_is_refused_by_the_home_too_until_the_right_contents_are_readmit
         &["is not refused"],
     );
 }
+
+#[test]
+fn files_of_a_home_are_spread_over_a_data_server_that_was_added() {
+    let mut scene = Scene::begin();
+    scene.add_data_servers();
+    block_on(put(&scene.home.1, "file", &striped_bytes(1)));
+    let added = joined(&scene.first.0);
+    let running = start(&added);
+    scene.data.push((added, running));
+    until("new files lie there", || {
+        data_server(&scene.first.0, 6).new_files
+    });
+    let told = succeed(&pool(&scene.first.0, &["rebalance"]));
+    assert!(
+        told.starts_with("What is being spread over the data servers 4, 5, 6: 1 file"),
+        "{told}"
+    );
+    // The home is killed while it moves the file, or a moment later.
+    scene.home = kill_and_start(scene.home, start);
+    let part = usize::from(STRIPES / 3);
+    until("each has its part", || {
+        let mut machines = scene.data.iter();
+        machines.all(|(site, _)| stripes_in(&shelf(site)).len() == part)
+    });
+    scene.expect("file", &striped_bytes(1));
+    until("all are spread", || {
+        let told = succeed(&pool(&scene.first.0, &["rebalance"]));
+        told.starts_with("All files are spread over the data servers 4, 5, 6")
+    });
+}
