@@ -91,6 +91,9 @@
 //! | 80 | `walk/supplied.rs` of `replica` | as 75 |
 //! | 81 | `state/majority.rs` of `replica` | as 75 |
 //! | 82 | `state/majority.rs` of `replica` | here contents come with the update |
+//! | 83 | `state/majority.rs` of `replica` | as 75 |
+//! | 84 | `state/majority.rs` and `walk/given_way.rs` of `replica` | as 75 |
+//! | 85 | `tests/power_loss` of `store` | here what a replica says is stable |
 
 #![forbid(unsafe_code)]
 

@@ -39,7 +39,7 @@ impl Engine {
         self.with_core(|guard| {
             let ledger = &mut guard.ledger;
             ledger.applied.remove(&slot);
-            ledger.unconfirmed.retain(|(of, _)| *of != slot);
+            ledger.unconfirmed.retain(|(of, _), _| *of != slot);
             ledger.forget_answers_of(slot);
             ledger.complete.retain(|(of, _), _| *of != slot);
             for file in ledger.unshipped.remove_peer(slot) {
@@ -90,7 +90,7 @@ impl Engine {
                     guard.settle_content(file);
                 }
                 // It learns with its copy what it has.
-                guard.ledger.unconfirmed.retain(|(of, _)| of != slot);
+                guard.ledger.unconfirmed.retain(|(of, _), _| of != slot);
                 guard.ledger.complete.retain(|(of, _), _| of != slot);
                 guard.ledger.forget_answers_of(*slot);
             }

@@ -1,5 +1,7 @@
 //! Tells peers which files are complete there, because they cannot know it by themselves.
 
+use std::collections::BTreeMap;
+
 use peer::Lane;
 use vfs::{ObjectId, ReplicaSlot};
 
@@ -12,34 +14,26 @@ const FILES_AT_ONCE: usize = 1000;
 impl LocalReplica {
     /// A peer has acknowledged the last piece of a file: it has all content of the file, and is told so, because it cannot know.
     pub(crate) fn reached_everybody(&self, peer: ReplicaSlot, file: ObjectId) {
-        let position = self.engine.with_core(|guard| {
-            // The data being written now may be in place here before it is noted.
-            let pinned = guard.ledger.pins.contains_key(&file);
-            (!pinned).then_some(guard.ledger.last_position)
-        });
-        if let Some(position) = position {
-            self.state.peers.note_completed(peer, file, position);
-        }
+        self.engine
+            .with_core(|guard| guard.ledger.tell_soon(peer, file));
     }
 
     /// Tells peers of the files that are complete there.
     pub(crate) fn send_completed(&self) {
         let complete = self.engine.with_core(|guard| guard.ledger.take_complete());
+        let mut files_of: BTreeMap<ReplicaSlot, Vec<(ObjectId, u64)>> = BTreeMap::new();
         for ((slot, file), position) in complete {
-            self.state.peers.note_completed(slot, file, position);
+            files_of.entry(slot).or_default().push((file, position));
         }
-        for (slot, mut files) in self.state.peers.take_completed() {
-            while !files.is_empty() {
-                let rest = files.split_off(files.len().min(FILES_AT_ONCE));
-                let asked = self.engine.sent_as_asked(slot, &files);
+        for (slot, all) in files_of {
+            for files in all.chunks(FILES_AT_ONCE) {
                 let completed = Completed {
-                    asked,
-                    supplied: self.supplied_to(slot, &files),
-                    files,
+                    asked: self.engine.sent_as_asked(slot, files),
+                    supplied: self.supplied_to(slot, files),
+                    files: files.to_vec(),
                 };
                 let message = wire::payload(wire::Kind::Completed, &completed);
                 self.state.outbound.send(slot, Lane::Metadata, message);
-                files = rest;
             }
         }
     }
@@ -65,8 +59,8 @@ impl LocalReplica {
         self.engine.with_core(|guard| {
             let first = ObjectId::from_u64(0);
             let of_peer = guard.ledger.unconfirmed.range((peer, first)..);
-            let untold = of_peer.take_while(|(slot, _)| *slot == peer).copied();
-            let untold: Vec<(ReplicaSlot, ObjectId)> = untold.collect();
+            let untold = of_peer.map(|(entry, _)| *entry);
+            let untold = untold.take_while(|(slot, _)| *slot == peer).collect();
             guard.ledger.tell_again(untold);
         });
         self.send_completed();

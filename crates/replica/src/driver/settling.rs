@@ -33,16 +33,19 @@ impl Guard<'_> {
             return;
         }
         let peers = self.ledger.unshipped.peers();
-        let complete =
-            peers.filter(|(_, backlog)| backlog.keeps_contents() && !backlog.lacks(file));
-        let complete: Vec<ReplicaSlot> = complete.map(|(slot, _)| slot).collect();
-        let position = self.ledger.last_position;
-        for slot in complete {
-            if self.ledger.active.contains(&slot) {
+        let keeping = peers.filter(|(_, backlog)| backlog.keeps_contents());
+        let keeping = keeping.map(|(slot, backlog)| (slot, backlog.lacks(file)));
+        let keeping: Vec<(ReplicaSlot, bool)> = keeping.collect();
+        for (slot, lacks) in keeping {
+            let is_active = self.ledger.active.contains(&slot);
+            if is_active {
+                // If the last piece is on its way, it names an earlier place.
                 self.ledger.note_unconfirmed(slot, file);
-                self.ledger.complete.insert((slot, file), position);
-            } else {
-                self.tell_later(slot, file);
+            }
+            match is_active {
+                _ if lacks => {}
+                true => self.ledger.tell_soon(slot, file),
+                false => self.tell_later(slot, file),
             }
         }
     }
@@ -59,7 +62,7 @@ impl Guard<'_> {
     pub(super) fn put_off_telling(&mut self) {
         let ledger = &mut self.ledger;
         let away = |slot: &ReplicaSlot| !ledger.active.contains(slot);
-        let late: Vec<(ReplicaSlot, ObjectId)> = (ledger.unconfirmed.iter())
+        let late: Vec<(ReplicaSlot, ObjectId)> = (ledger.unconfirmed.keys())
             .filter(|(slot, _)| away(slot))
             .copied()
             .collect();

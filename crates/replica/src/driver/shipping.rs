@@ -138,18 +138,15 @@ impl Engine {
 
     /// Notes whether a peer that has a file, as far as this replica sends it, lacks data of the file that others made.
     pub(crate) fn note_apart(&self, by: ReplicaSlot, file: ObjectId, apart: bool) {
-        self.with_core(|guard| match apart {
-            true => guard.ledger.apart.insert((by, file)),
-            false => guard.ledger.apart.remove(&(by, file)),
-        });
+        self.with_core(|guard| guard.ledger.note_apart(by, file, apart));
     }
 
-    /// A peer has noted durably that it has all of these files, and that some of them answer its requests of these turns. It may have written this
-    /// before its last request came: it is told of the answer to that one again (counterexample 81).
+    /// A peer has noted durably that it has all of these files up to these places of this replica's stream, and that some of them answer its requests
+    /// of these turns. It may have written this before its last request came: it is told of the answer to that one again (counterexample 81).
     pub(crate) fn noted_complete(
         &self,
         by: ReplicaSlot,
-        files: impl IntoIterator<Item = ObjectId>,
+        files: impl IntoIterator<Item = (ObjectId, u64)>,
         answers: &BTreeSet<(ObjectId, u64)>,
     ) {
         self.with_core(|guard| {

@@ -72,6 +72,11 @@ pub(crate) async fn relaxed_below(replica: &LocalReplica, directory: ObjectId) -
     mixed.is_ok() || known
 }
 
+/// Whether a majority has to hold the data of a file before a flush is answered.
+pub(crate) async fn is_held_by_majority(replica: &LocalReplica, file: ObjectId) -> bool {
+    setting_of(replica, file).await.0 == Durability::Majority
+}
+
 /// The setting that holds for an object, and the directory it comes from.
 pub(crate) async fn setting_of(
     replica: &LocalReplica,

@@ -3,6 +3,7 @@
 //! What must never enter: what a peer reports about itself (`greetings`).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use peer::{Lane, Sender};
 use vfs::ReplicaSlot;
@@ -100,4 +101,8 @@ pub(crate) fn applied(replica: &LocalReplica, by: ReplicaSlot, position: u64) {
     replica.state.conversations.with(by, |conversation| {
         conversation.applied.send_replace(position);
     });
+    if replica.state.majority_awaited.load(Ordering::Acquire) > 0 {
+        // What becomes complete with this is told now.
+        replica.send_completed();
+    }
 }

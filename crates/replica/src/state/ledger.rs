@@ -77,16 +77,16 @@ pub(crate) struct Ledger {
     pub(crate) witnesses: BTreeSet<ReplicaSlot>,
     /// The replicas that agree on the view in force, including this one: a majority is counted over them.
     pub(crate) voters: BTreeSet<ReplicaSlot>,
-    /// Files of which a peer has everything and may not know it.
-    pub(crate) unconfirmed: BTreeSet<(ReplicaSlot, ObjectId)>,
+    /// Files of which a peer has everything and may not know it, and the place of this replica's stream up to which it has to note that.
+    pub(crate) unconfirmed: BTreeMap<(ReplicaSlot, ObjectId), u64>,
     /// Files that peers have as far as this replica sends them, but in which they lack data of other replicas.
     pub(crate) apart: BTreeSet<(ReplicaSlot, ObjectId)>,
     /// Files that peers have asked for since their sessions began, and have not noted yet, with the turns of their last requests.
     pub(crate) asked: BTreeMap<(ReplicaSlot, ObjectId), u64>,
     /// The last checked entries of `unconfirmed` and `apart`.
     pub(crate) looked_at: LookedAt,
-    /// Files that became complete at a peer without any content being sent, and up to which place of this replica's stream. The peer is told once it
-    /// has applied that (counterexample 82).
+    /// Files that are complete at a peer, and up to which place of this replica's stream. The peer is told once it has applied that
+    /// (counterexample 82).
     pub(crate) complete: BTreeMap<(ReplicaSlot, ObjectId), u64>,
     /// How far the stream of each peer is applied here.
     pub(crate) heard: BTreeMap<ReplicaSlot, u64>,
@@ -140,7 +140,7 @@ impl Ledger {
             active: BTreeSet::new(),
             witnesses: BTreeSet::new(),
             voters: BTreeSet::new(),
-            unconfirmed: BTreeSet::new(),
+            unconfirmed: BTreeMap::new(),
             apart: BTreeSet::new(),
             asked: BTreeMap::new(),
             looked_at: (None, None),

@@ -16,6 +16,9 @@ use crate::state::ledger::Ledger;
 /// At most this many files are checked in one pass.
 const LOOKED_AT_ONCE: usize = 256;
 
+/// A peer and a file.
+type Entry = (ReplicaSlot, ObjectId);
+
 impl Ledger {
     /// How far a replica has applied this replica's stream, by its own report.
     pub(crate) fn applied_by(&self, slot: ReplicaSlot) -> u64 {
@@ -41,7 +44,7 @@ impl Ledger {
             let backlog = self.unshipped.backlog(slot);
             self.active.contains(&slot)
                 && backlog.is_some_and(|backlog| backlog.is_exact() && !backlog.lacks(file))
-                && !self.unconfirmed.contains(&(slot, file))
+                && !self.unconfirmed.contains_key(&(slot, file))
                 && !self.apart.contains(&(slot, file))
         })
     }
@@ -110,7 +113,7 @@ impl Ledger {
             return 0;
         }
         let of_peer = self.unconfirmed.range((slot, ObjectId::from_u64(0))..);
-        of_peer.take_while(|(of, _)| *of == slot).count()
+        of_peer.take_while(|((of, _), _)| *of == slot).count()
     }
 
     /// A file is gone: no peer needs to know that it has all of it.
@@ -122,20 +125,34 @@ impl Ledger {
         }
     }
 
-    /// A peer does not know that it has all of a file, or has not noted it yet. One whose account was given up learns with its copy what it has; what
-    /// was read for it before may end only now.
+    /// A peer does not know that it has all of a file as of now, or has not noted it yet.
     pub(crate) fn note_unconfirmed(&mut self, slot: ReplicaSlot, file: ObjectId) {
-        let backlog = self.unshipped.backlog(slot);
-        if backlog.is_some_and(|backlog| !backlog.is_given_up()) {
-            self.unconfirmed.insert((slot, file));
+        if self.has_account(slot) {
+            self.unconfirmed.insert((slot, file), self.last_position);
         }
     }
 
-    /// A peer has noted durably that it has all of a file, and which of its requests that answers.
+    /// Notes whether a peer that has a file, as far as this replica sends it, lacks data of the file that others made.
+    pub(crate) fn note_apart(&mut self, slot: ReplicaSlot, file: ObjectId, apart: bool) {
+        if apart && self.has_account(slot) {
+            self.apart.insert((slot, file));
+        } else {
+            self.apart.remove(&(slot, file));
+        }
+    }
+
+    /// Whether what a peer lacks is noted. One whose account was given up learns with its copy what it has; what was read for it before may end only
+    /// now.
+    fn has_account(&self, slot: ReplicaSlot) -> bool {
+        let backlog = self.unshipped.backlog(slot);
+        backlog.is_some_and(|backlog| !backlog.is_given_up())
+    }
+
+    /// A peer has noted durably that it has all of a file up to a place of this replica's stream, and which of its requests that answers.
     pub(crate) fn noted_complete(
         &mut self,
         by: ReplicaSlot,
-        file: ObjectId,
+        (file, position): (ObjectId, u64),
         answers: &BTreeSet<(ObjectId, u64)>,
     ) {
         let entry = (by, file);
@@ -145,12 +162,14 @@ impl Ledger {
         }
         self.apart.remove(&entry);
         let asked = self.asked.get(&entry);
-        match asked.is_some_and(|turn| !answers.contains(&(file, *turn))) {
-            true => self.note_unconfirmed(by, file),
-            false => {
-                self.unconfirmed.remove(&entry);
-                self.asked.remove(&entry);
-            }
+        if asked.is_some_and(|turn| !answers.contains(&(file, *turn))) {
+            return self.note_unconfirmed(by, file);
+        }
+        self.asked.remove(&entry);
+        // It may have noted an earlier change (counterexample 83).
+        let awaited = self.unconfirmed.get(&entry);
+        if awaited.is_some_and(|awaited| position >= *awaited) {
+            self.unconfirmed.remove(&entry);
         }
     }
 
@@ -164,8 +183,9 @@ impl Ledger {
     /// forgotten: their piece was read during the removal. The peers are told again of the other files.
     pub(crate) fn look_at_untold(&mut self, tree: &impl Tree) {
         let (untold, apart) = self.looked_at;
-        let untold = next_behind(&self.unconfirmed, untold);
-        let apart = next_behind(&self.apart, apart);
+        let untold = behind(untold);
+        let untold = next_few(self.unconfirmed.range(untold).map(|(entry, _)| *entry));
+        let apart = next_few(self.apart.range(behind(apart)).copied());
         self.looked_at = (untold.last().copied(), apart.last().copied());
         let gone = |(_, file): &(ReplicaSlot, ObjectId)| tree.parents(*file).is_empty();
         let next = untold.into_iter().chain(apart);
@@ -180,16 +200,33 @@ impl Ledger {
 
     /// Peers are told soon that these files are complete there, if they are.
     pub(crate) fn tell_again(&mut self, files: Vec<(ReplicaSlot, ObjectId)>) {
-        let is_there = |(slot, file): &(ReplicaSlot, ObjectId)| {
-            let backlog = self.unshipped.backlog(*slot);
-            backlog.is_some_and(|backlog| backlog.keeps_contents() && !backlog.lacks(*file))
-                && !self.pins.contains_key(file)
-        };
-        let position = self.last_position;
-        let there = files.into_iter().filter(is_there);
-        let told: Vec<_> = there.collect();
-        for entry in told {
-            self.complete.entry(entry).or_insert(position);
+        for (slot, file) in files {
+            let backlog = self.unshipped.backlog(slot);
+            let is_there =
+                backlog.is_some_and(|backlog| backlog.keeps_contents() && !backlog.lacks(file));
+            if is_there {
+                self.tell_soon(slot, file);
+            }
+        }
+    }
+
+    /// A peer has all of a file, and is told soon.
+    pub(crate) fn tell_soon(&mut self, slot: ReplicaSlot, file: ObjectId) {
+        // The data being written now may be in place here before it is noted.
+        if self.pins.contains_key(&file) || !self.has_account(slot) {
+            return;
+        }
+        let entry = (slot, file);
+        match self.unconfirmed.get(&entry) {
+            // A later change takes the place of an earlier one that was not told yet (counterexample 83).
+            Some(awaited) => {
+                let told = self.complete.entry(entry).or_default();
+                *told = (*awaited).max(*told);
+            }
+            // The first place stays: the peer is to reach it although more is changed all the time.
+            None => {
+                self.complete.entry(entry).or_insert(self.last_position);
+            }
         }
     }
 
@@ -207,7 +244,7 @@ impl Ledger {
     pub(crate) fn tell_of(&mut self, file: ObjectId) {
         let all = self.active.iter().map(|slot| (*slot, file));
         let untold = all.filter(|entry| {
-            let awaited = self.unconfirmed.contains(entry);
+            let awaited = self.unconfirmed.contains_key(entry);
             awaited || self.apart.contains(entry)
         });
         self.tell_again(untold.collect());
@@ -226,14 +263,14 @@ impl Ledger {
     }
 }
 
-/// The next few entries behind one; the first again behind the last.
-fn next_behind(
-    entries: &BTreeSet<(ReplicaSlot, ObjectId)>,
-    last: Option<(ReplicaSlot, ObjectId)>,
-) -> Vec<(ReplicaSlot, ObjectId)> {
-    let behind = last.map_or(Bound::Unbounded, Bound::Excluded);
-    let next = entries.range((behind, Bound::Unbounded));
-    next.take(LOOKED_AT_ONCE).copied().collect()
+/// The entries behind one; all of them behind none.
+fn behind(last: Option<Entry>) -> (Bound<Entry>, Bound<Entry>) {
+    let first = last.map_or(Bound::Unbounded, Bound::Excluded);
+    (first, Bound::Unbounded)
+}
+
+fn next_few(entries: impl Iterator<Item = Entry>) -> Vec<Entry> {
+    entries.take(LOOKED_AT_ONCE).collect()
 }
 
 #[cfg(test)]
@@ -286,10 +323,13 @@ mod tests {
     fn nothing_is_noted_for_a_peer_whose_account_was_given_up() {
         let mut ledger = ledger(false);
         ledger.note_unconfirmed(FAR, FILE);
-        assert!(ledger.unconfirmed.remove(&(FAR, FILE)));
+        assert!(ledger.unconfirmed.remove(&(FAR, FILE)).is_some());
         ledger.unshipped.give_up(FAR);
         ledger.note_unconfirmed(FAR, FILE);
-        assert!(ledger.unconfirmed.is_empty());
+        ledger.note_apart(FAR, FILE, true);
+        ledger.tell_again(vec![(FAR, FILE)]);
+        assert_eq!(ledger.unconfirmed.len() + ledger.complete.len(), 0);
+        assert!(ledger.apart.is_empty());
     }
 
     /// A peer's note that it has an earlier change of a file arrives after its request for all of the file.
@@ -299,16 +339,16 @@ mod tests {
         let entry = (NEAR, FILE);
         deliver(&mut ledger, NEAR);
         ledger.asked.insert(entry, 3);
-        ledger.noted_complete(NEAR, FILE, &BTreeSet::new());
+        ledger.noted_complete(NEAR, (FILE, 1), &BTreeSet::new());
         assert_eq!(ledger.asked.get(&entry), Some(&3));
         assert!(
-            ledger.unconfirmed.contains(&entry),
+            ledger.unconfirmed.contains_key(&entry),
             "the peer is told again"
         );
-        ledger.noted_complete(NEAR, FILE, &[(FILE, 2)].into());
+        ledger.noted_complete(NEAR, (FILE, 1), &[(FILE, 2)].into());
         assert!(ledger.asked.contains_key(&entry), "an earlier request");
-        ledger.noted_complete(NEAR, FILE, &[(FILE, 3)].into());
-        assert!(!ledger.asked.contains_key(&entry) && !ledger.unconfirmed.contains(&entry));
+        ledger.noted_complete(NEAR, (FILE, 1), &[(FILE, 3)].into());
+        assert!(!ledger.asked.contains_key(&entry) && !ledger.unconfirmed.contains_key(&entry));
     }
 
     /// A peer was told that it has all of a file before it had applied the truncation. It marked the file as incomplete when it did, for ever.
@@ -323,6 +363,46 @@ mod tests {
         ledger.applied.insert(NEAR, 5);
         assert_eq!(ledger.take_complete(), [(entry, 5)].into());
         assert!(ledger.complete.is_empty());
+    }
+
+    /// A file is truncated and written again, in several pieces, before the peer is told that it has all of the truncated file; and what it notes of
+    /// that arrives after the last piece.
+    #[test]
+    fn counterexample_83_what_a_peer_is_told_of_an_earlier_change_does_not_stand_for_a_later_one() {
+        let mut ledger = ledger(false);
+        let entry = (NEAR, FILE);
+        deliver(&mut ledger, NEAR);
+        ledger.applied.insert(NEAR, 7);
+        ledger.last_position = 5;
+        ledger.note_unconfirmed(NEAR, FILE);
+        ledger.tell_soon(NEAR, FILE);
+        ledger.last_position = 7;
+        ledger.note_unconfirmed(NEAR, FILE);
+        ledger.tell_soon(NEAR, FILE);
+        assert_eq!(ledger.take_complete(), [(entry, 7)].into());
+        ledger.noted_complete(NEAR, (FILE, 5), &BTreeSet::new());
+        assert!(!ledger.majority_holds(FILE), "only the earlier change");
+        ledger.noted_complete(NEAR, (FILE, 7), &BTreeSet::new());
+        assert!(ledger.majority_holds(FILE));
+    }
+
+    /// A file is truncated while the last piece of it is on its way, and names an earlier place.
+    #[test]
+    fn counterexample_84_a_truncation_is_confirmed_although_a_piece_was_on_its_way() {
+        let mut ledger = ledger(false);
+        let entry = (NEAR, FILE);
+        ledger.applied.insert(NEAR, 5);
+        ledger.last_position = 6;
+        ledger.note_unconfirmed(NEAR, FILE);
+        ledger.last_position = 9;
+        deliver(&mut ledger, NEAR);
+        ledger.tell_soon(NEAR, FILE);
+        assert!(!ledger.majority_holds(FILE) && ledger.take_complete().is_empty());
+        ledger.applied.insert(NEAR, 6);
+        assert_eq!(ledger.take_complete(), [(entry, 6)].into());
+        // That was lost with the session.
+        ledger.tell_of(FILE);
+        assert_eq!(ledger.take_complete(), [(entry, 6)].into());
     }
 
     /// The update was answered because a replica outside the view had it, which then gave its copy up for another one.
@@ -345,7 +425,7 @@ mod tests {
         assert!(ledger.majority_applied(1) && !ledger.majority_holds(FILE));
         deliver(&mut ledger, NEAR);
         assert!(ledger.majority_holds(FILE));
-        ledger.unconfirmed.insert((NEAR, FILE));
+        ledger.note_unconfirmed(NEAR, FILE);
         assert!(!ledger.majority_holds(FILE), "the other does not know it");
         ledger.active.remove(&NEAR);
         assert!(ledger.majority_applied(9) && ledger.majority_holds(FILE));

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use control::{ClockDifference, Moment};
 use tokio::time::Instant;
-use vfs::{ObjectId, ReplicaSlot};
+use vfs::ReplicaSlot;
 
 use crate::state::locks::{Table, TableGuard};
 use crate::state::nonsense::Nonsense;
@@ -31,8 +31,6 @@ pub(crate) struct Peer {
     pub(crate) shipments: Shipments,
     /// When it has asked for leases.
     pub(crate) questions: Questions,
-    /// Files that are complete there, for the next report to it, each with the place of the local stream up to which it is complete.
-    pub(crate) completed: BTreeMap<ObjectId, u64>,
 }
 
 /// What is known of all members.
@@ -113,22 +111,6 @@ impl Peers {
         });
     }
 
-    /// A file is complete at a peer up to a place of this replica's stream; the peer is told soon.
-    pub(crate) fn note_completed(&self, peer: ReplicaSlot, file: ObjectId, position: u64) {
-        self.with(peer, |peer| peer.completed.insert(file, position));
-    }
-
-    pub(crate) fn take_completed(&self) -> Vec<(ReplicaSlot, Vec<(ObjectId, u64)>)> {
-        let mut completed = Vec::new();
-        self.with_each(|slot, peer| {
-            let files = std::mem::take(&mut peer.completed);
-            if !files.is_empty() {
-                completed.push((slot, files.into_iter().collect()));
-            }
-        });
-        completed
-    }
-
     /// How far this replica is on its way back into the view, by the members' reports.
     pub(crate) fn own_rejoin(&self) -> Option<RejoinView> {
         let all = self.all();
@@ -152,7 +134,6 @@ mod tests {
             peer.news = Some(News::new());
             peer.nonsense.note_relayed("junk");
             peer.shipments.refused(7, now);
-            peer.completed.insert(ObjectId::ROOT, 5);
         });
         assert!(peers.news().contains_key(&slot));
         peers.forget(slot);
@@ -160,7 +141,6 @@ mod tests {
         peers.with(slot, |peer| {
             assert_eq!(peer.nonsense.told(), None);
             assert_eq!(peer.shipments.refused_bytes(), 0);
-            assert!(peer.completed.is_empty());
         });
     }
 }

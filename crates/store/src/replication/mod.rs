@@ -107,6 +107,22 @@ impl OpenStore {
         self.commits.wait(ticket, &self.health).await
     }
 
+    /// Returns when everything that was committed until now is stable.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn wait_committed(&self) -> Result<()> {
+        self.wait_stable(self.commits.committed()).await
+    }
+
+    /// The same, without requesting a flush: within a second.
+    ///
+    /// # Errors
+    /// [`vfs::Error::Io`] when storage fails.
+    pub async fn wait_committed_lazily(&self) -> Result<()> {
+        self.wait_stable_lazily(self.commits.committed()).await
+    }
+
     /// Like [`Self::wait_stable`], without requesting a flush: the ticket becomes stable with the next flush that another task requests, or
     /// within a second.
     ///

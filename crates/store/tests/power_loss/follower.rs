@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
 use store::{ForeignUpdate, NewStore, Store, StoreOptions};
@@ -84,13 +84,23 @@ impl Leader {
     }
 
     /// Sends some of the missing contents to a follower that has applied everything.
-    async fn ship_to(&self, follower: &Store, mut chosen: impl FnMut() -> bool) {
+    /// Returns which files are complete then, and up to which position.
+    async fn ship_to(
+        &self,
+        follower: &Store,
+        mut chosen: impl FnMut() -> bool,
+    ) -> BTreeMap<ObjectId, u64> {
+        let mut said = BTreeMap::new();
         for (id, _, position) in follower.incomplete_files(LEADER).unwrap() {
             if chosen() {
                 ship(&self.store, follower, id).await;
                 follower.note_complete(id, LEADER, position).await.unwrap();
+                said.insert(id, position);
             }
         }
+        // The leader counts these copies from now on.
+        follower.wait_committed().await.unwrap();
+        said
     }
 }
 
@@ -99,6 +109,8 @@ struct Set {
     leader: Mutex<Leader>,
     follower: Store,
     told: AtomicU64,
+    /// Up to which position files are complete, as the follower has reported.
+    complete: StdMutex<BTreeMap<ObjectId, u64>>,
     stop: AtomicBool,
 }
 
@@ -110,16 +122,28 @@ impl Set {
                 leader.step(&mut random).await;
             }
             let last = leader.be_followed_by(&self.follower).await;
-            match random.below(4) {
-                0 => {}
+            let said = match random.below(4) {
+                0 => BTreeMap::new(),
                 1 => leader.ship_to(&self.follower, || true).await,
                 _ => leader.ship_to(&self.follower, || random.below(3) > 0).await,
-            }
+            };
+            self.complete.lock().unwrap().extend(said);
             if random.below(2) == 0 {
                 let ticket = self.follower.reached(LEADER, last).await.unwrap();
                 self.follower.wait_stable(ticket).await.unwrap();
                 self.told.store(last, Ordering::SeqCst);
             }
+        }
+    }
+
+    /// Asserts that files are complete after a power loss of which that was reported before. A mark of a later update may be there.
+    fn is_complete(left: &Store, said: &BTreeMap<ObjectId, u64>) {
+        for (id, position) in said {
+            let missing = left.missing_of(*id, LEADER);
+            assert!(
+                missing.is_none_or(|(_, marked_at)| marked_at > *position),
+                "{id} was complete up to {position}, and lacks {missing:?}"
+            );
         }
     }
 
@@ -159,6 +183,7 @@ pub async fn cut_power(outer: &Path, maker: &[&str], losses: u64, seed: u64) {
         leader: Mutex::new(leader),
         follower,
         told: AtomicU64::new(0),
+        complete: StdMutex::default(),
         stop: AtomicBool::new(false),
     });
     let working = Arc::clone(&set);
@@ -167,6 +192,7 @@ pub async fn cut_power(outer: &Path, maker: &[&str], losses: u64, seed: u64) {
     for loss in 0..losses {
         tokio::time::sleep(Duration::from_millis(300 + loss * 37 % 700)).await;
         let told = set.told.load(Ordering::SeqCst);
+        let complete = set.complete.lock().unwrap().clone();
         let copy = outer.join("copy");
         let kind = Loss::ALL[(loss % 4) as usize];
         unflushed += recorder.lose_power(&copy, kind, &mut random);
@@ -175,6 +201,7 @@ pub async fn cut_power(outer: &Path, maker: &[&str], losses: u64, seed: u64) {
         let options = StoreOptions::new(disk.path().join("store"));
         let left = Store::open(&options).unwrap();
         left.end_reclaim().await.unwrap();
+        Set::is_complete(&left, &complete);
         set.catch_up(&left, told).await;
         drop(left);
         let report = Store::check(&options.directory, false).unwrap();

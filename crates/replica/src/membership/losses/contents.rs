@@ -22,7 +22,6 @@ use crate::state::losses::{
     Equalling, Lacks, OfMembers, Quality, Report, Reports, Supplying, Told, best, lacking,
     told_of_all,
 };
-use crate::state::settings::Durability;
 use crate::state::wire::{self, Completed, Incomplete, Lack, Supplied};
 
 /// At most this many files are listed in one message.
@@ -162,7 +161,7 @@ async fn lacks(replica: &LocalReplica, lost: ReplicaSlot) -> Result<Lacks> {
             at,
             follows: replica.store.version_before(file, lost),
             whole: replica.store.whole_before(file, lost),
-            majority: durability::setting_of(replica, file).await.0 == Durability::Majority,
+            majority: durability::is_held_by_majority(replica, file).await,
         };
         lacks.insert(file, lack);
     }
@@ -379,31 +378,45 @@ pub(crate) async fn completed(replica: Arc<LocalReplica>, from: ReplicaSlot, com
     for (file, position) in completed.files {
         let asked = asked.get(&file).copied();
         withheld::settle_flagged(&replica, from, file, (position, asked)).await;
-        complete.push(file);
+        complete.push((file, position));
         // Without a request it sent only its changes, maybe a part of what a copy lacks (counterexample 80).
         fetched.extend(asked.map(|_| file));
     }
     for supplied in completed.supplied {
         note_supplied(&replica, from, &supplied);
     }
-    if let Err(error) = replica.store.note_fetched(&fetched).await {
-        return tracing::error!(%error, "fetched files cannot be noted");
+    let noted = replica.store.note_fetched(&fetched).await;
+    if let Err(error) = noted.and(until_stable(&replica, &complete).await) {
+        return tracing::error!(%error, "complete files cannot be noted");
     }
     // The sender repeats the others.
-    complete.retain(|file| !withheld::is_in_vain(&replica, from, *file));
+    let applied = replica.state.inboxes.acknowledged(from);
+    complete.retain(|(file, position)| {
+        *position <= applied && !withheld::is_in_vain(&replica, from, *file)
+    });
     if complete.is_empty() {
         return;
     }
     let answers = complete
         .iter()
-        .filter_map(|file| Some((*file, *asked.get(file)?)));
+        .filter_map(|(file, _)| Some((*file, *asked.get(file)?)));
     let noted = Completed {
         asked: answers.collect(),
-        files: complete.iter().map(|file| (*file, 0)).collect(),
+        files: complete,
         ..Completed::default()
     };
     let message = wire::payload(wire::Kind::Noted, &noted);
     replica.state.outbound.send(from, Lane::Metadata, message);
+}
+
+/// Returns when it is stable that these files are complete: soon if an operation may wait for a majority that has one of them.
+async fn until_stable(replica: &LocalReplica, files: &[(ObjectId, u64)]) -> Result<()> {
+    for (file, _) in files {
+        if durability::is_held_by_majority(replica, *file).await {
+            return replica.store.wait_committed().await;
+        }
+    }
+    replica.store.wait_committed_lazily().await
 }
 
 /// A peer has supplied this replica with files. What the peer reports about other files or earlier transfers does not count.

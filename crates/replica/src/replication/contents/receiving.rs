@@ -11,6 +11,7 @@ use vfs::{Error, Extent, ReplicaSlot, Result};
 
 use super::parts::version_here;
 use crate::driver::local_replica::LocalReplica;
+use crate::frontend::durability;
 use crate::replication::degraded;
 use crate::replication::offers;
 use crate::replication::withheld;
@@ -85,6 +86,12 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
             let asked = piece.head.asked.filter(|_| is_placed);
             let (from, file) = (inbox.from, piece.head.file);
             withheld::settle_flagged(&replica, from, file, (position, asked)).await;
+            if durability::is_held_by_majority(&replica, file).await
+                && let Err(error) = replica.store.wait_committed().await
+            {
+                // The sender counts this copy from now on, also after a loss of power here.
+                outcome = Err(error);
+            }
         }
         if let Err(error) = &outcome
             && !is_of_this_copy(error)

@@ -330,7 +330,6 @@ fn acknowledged(replica: &Arc<LocalReplica>, by: ReplicaSlot, id: PieceId) {
 
 /// A peer has noted durably that it has all of these files.
 pub(crate) fn noted(replica: &LocalReplica, by: ReplicaSlot, noted: Completed) {
-    let files = noted.files.into_iter().map(|(file, _)| file);
     let answers = noted.asked.into_iter().collect();
-    replica.engine.noted_complete(by, files, &answers);
+    replica.engine.noted_complete(by, noted.files, &answers);
 }

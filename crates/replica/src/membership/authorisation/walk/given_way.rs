@@ -1,10 +1,13 @@
 //! Contents here are replaced by another copy, or are worth less than they seem.
 
+use std::sync::atomic::Ordering;
+
 use store::ContentPiece;
 
 use super::supplied::{has, held, hold_back, known_to_others};
 use super::*;
 use crate::membership::losses::completed;
+use crate::state::arrivals::PUTTING_AT_ONCE;
 use crate::state::wire::Completed;
 
 /// As if one piece of a write had arrived.
@@ -87,6 +90,30 @@ async fn counterexample_75_who_asked_for_all_of_a_file_in_vain_has_not_the_best_
     for site in &set.sites {
         assert_eq!(held(site, file), b"AAAA00B000");
     }
+}
+
+/// The second truncates a file while what it has written is on its way to the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_84_what_is_truncated_while_it_is_on_its_way_is_complete_in_the_end() {
+    let set = Set::failing(3).await;
+    set.rest().await;
+    let (first, second) = (&set.sites[0], &set.sites[1]);
+    let inbox = first.replica.local().state.inboxes.get(ReplicaSlot(2));
+    let inbox = inbox.unwrap();
+    let nothing = inbox.putting.acquire_many(PUTTING_AT_ONCE).await;
+    let sent = &second.replica.local().state.metrics.content_bytes;
+    let before = sent.load(Ordering::Relaxed);
+    let file = second.save(ROOT, "file", b"written").await.unwrap();
+    eventually("it is on its way", || sent.load(Ordering::Relaxed) > before).await;
+    second.truncate(file, 3).await.unwrap();
+    drop(nothing);
+    eventually("it is complete", || has(first, file, 3, &[])).await;
+    eventually("it has said so", || {
+        let peers = second.replica.status().peers;
+        peers.iter().all(|peer| peer.lag_files == 0)
+    })
+    .await;
+    assert_eq!(held(first, file), b"wri");
 }
 
 /// Of three replicas the third changed a file, and is lost when the first has all of that and the second nothing. What the first reports about

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use peer::set::Member;
-use peer::{Lane, Message};
+use peer::{Lane, Message, Session};
 use pool::{DataServerNumber, HomeNumber};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -20,9 +20,9 @@ use crate::pools::PoolRole;
 
 /// How long a home may take to acknowledge the state of the pool, before it is told again.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a home may take to answer a question that it answers without a search.
+/// How long a home may take to answer a question that it answers without a search, or be without a connection.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(20);
-/// How long a home may take to search everything that lives there. If its connection ends, the question ends at once.
+/// How long a home may take to search everything that lives there.
 const SEARCH_PATIENCE: Duration = Duration::from_mins(10);
 
 /// The reports sent so far.
@@ -96,7 +96,10 @@ impl MetadataServer {
     ) -> Option<Message> {
         let session = self.known.homes.session(home)?;
         let until = Instant::now() + patience;
-        session.request(Lane::Data, question, until).await.ok()
+        tokio::select! {
+            answer = session.request(Lane::Data, question, until) => answer.ok(),
+            () = until_gone(&session) => None,
+        }
     }
 
     /// Tells a home the state of the pool. `None` if it has not acknowledged.
@@ -214,6 +217,17 @@ fn may_be_member(slot: ReplicaSlot, members: Option<&[Member]>) -> bool {
         let mut members = members.iter();
         members.any(|member| member.slot == slot.0 && !member.revoked)
     })
+}
+
+/// Returns when a home has been without a connection for long. Its session stays, and what was asked in it may wait for the end of the patience.
+async fn until_gone(session: &Session) {
+    let mut heard = Instant::now();
+    while heard.elapsed() < ANSWER_PATIENCE {
+        if session.is_connected(Lane::Data) {
+            heard = Instant::now();
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 fn away(home: ReplicaSlot) -> String {
