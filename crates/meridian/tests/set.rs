@@ -257,6 +257,24 @@ fn what_was_interrupted_before_it_was_said_can_be_done_again() {
     refuse(&first.set(&["create"]), &["belongs to a set"]);
 }
 
+/// The set noted the server as a member, and the command was killed before it heard so. The server then served a tree that no other one had.
+#[test]
+fn a_server_that_was_interrupted_while_it_joined_serves_nothing_before_it_has_joined() {
+    let (first, server) = Site::founding();
+    let second = Site::new();
+    let token = first.invite();
+    server.kill();
+    refuse(&second.set(&["join", &token]), &["check that the server"]);
+    refuse(
+        &second.place.serve().output().unwrap(),
+        &["begun to join a set", "with the same token", "set.asking"],
+    );
+    assert!(!second.place.data().join("trees/main").exists());
+    let _server = first.place.start();
+    succeed(&second.set(&["join", &token]));
+    drop(second.place.start());
+}
+
 /// The others would call one of the two and take it for an impostor.
 #[test]
 fn two_members_are_not_called_at_one_address() {
@@ -272,6 +290,11 @@ fn two_members_are_not_called_at_one_address() {
     refuse(
         &first.command(&["address", "2", &own]),
         &["replica 1 is reached at", "remove replica 1"],
+    );
+    let other_words = format!("localhost:{}", first.port);
+    refuse(
+        &first.command(&["address", "2", &other_words]),
+        &["replica 1 is reached at localhost", "remove replica 1"],
     );
     // Where nobody answers somebody may have taken the place of one that is lost.
     let third = Site::new();

@@ -80,7 +80,9 @@ pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, ReadError> {
 /// or empty.
 #[must_use]
 pub fn is_about_contents(error: &io::Error) -> bool {
-    const ABOUT: [Errno; 7] = [
+    const ABOUT: [Errno; 8] = [
+        // A seek to before the start of a file that is too short.
+        Errno::INVAL,
         Errno::NOENT,
         Errno::NOTDIR,
         Errno::ISDIR,
@@ -130,7 +132,7 @@ mod tests {
     #[test]
     fn what_a_process_lacks_says_nothing_of_contents() {
         let about = |errno: Errno| is_about_contents(&errno.into());
-        for errno in [Errno::NOENT, Errno::IO, Errno::UCLEAN, Errno::NOTDIR] {
+        for errno in [Errno::NOENT, Errno::IO, Errno::UCLEAN, Errno::INVAL] {
             assert!(about(errno), "{errno}");
         }
         for errno in [

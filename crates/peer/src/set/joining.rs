@@ -116,6 +116,16 @@ impl SetDirectory {
         })
     }
 
+    /// The file of a request to join that was not answered here, if there is one: the set may have admitted this server.
+    ///
+    /// # Errors
+    /// File errors.
+    pub fn unanswered_request(&self) -> Result<Option<PathBuf>, SetError> {
+        let path = self.asking_file();
+        let is_open = !self.exists()? && files::exists(&path)?;
+        Ok(is_open.then_some(path))
+    }
+
     /// The set has answered.
     pub(super) fn end_joining(&self) -> Result<(), SetError> {
         files::remove(&self.asking_file())

@@ -35,7 +35,7 @@ pub enum TokenError {
     )]
     Damaged(Kind),
     /// It has expired.
-    #[error("the token expired {} minutes ago; ask for a new one with `meridian {kind} invite`", .ago.as_secs() / 60)]
+    #[error("by the clock of this machine the token expired {} minutes ago; ask for a new one with `meridian {kind} invite`, or set the clock", .ago.as_secs() / 60)]
     Expired {
         /// What it admitted a server to.
         kind: Kind,

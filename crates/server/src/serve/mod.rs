@@ -106,6 +106,16 @@ pub enum ServeError {
         "this server belongs to a set, and no export shows the tree \"{0}\" that the set keeps; add an [[export]] with `tree = \"{0}\"`, or name another tree with `tree` in [replication]"
     )]
     ReplicatedTreeNotShown(String),
+    /// An attempt to join a set or a pool was interrupted.
+    #[error(
+        "this server has begun to join a {kind} and has no answer, so it would serve a tree that no other server has. Give `meridian {kind} join TOKEN` again, with the same token; or remove {path} if it is to join none"
+    )]
+    JoinInterrupted {
+        /// What it was to join: the word of the command.
+        kind: &'static str,
+        /// The file with the request.
+        path: PathBuf,
+    },
     /// The tree is a member's copy, but the files of the membership are missing.
     #[error(
         "the tree in {path} is the copy of replica {slot} of a set, or the store of metadata server {slot} of a pool, and the set's files (`set/set.json`), or the pool's (`pool`), are missing, so this server would take changes that no other server hears of. Put back the whole data directory from one backup; or replace the copy of a set with `meridian set rejoin`"

@@ -38,6 +38,10 @@ impl Replication {
     ) -> Result<Option<Replication>, ServeError> {
         let directory = SetDirectory::new(data.set());
         if !directory.exists().map_err(MembershipError::from)? {
+            let request = directory.unanswered_request();
+            if let Some(path) = request.map_err(MembershipError::from)? {
+                return Err(ServeError::JoinInterrupted { kind: "set", path });
+            }
             return match data.member()? {
                 None => Ok(None),
                 Some(member) => Err(ServeError::SetMissing {

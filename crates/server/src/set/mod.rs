@@ -447,7 +447,19 @@ pub fn set_address(
     address: &PeerAddress,
 ) -> Result<Option<String>, SetCommandError> {
     let directory = to_change(data)?;
-    resolve(address.as_str())?;
+    let places = resolve(address.as_str())?;
+    let members = directory.members()?;
+    let others = members
+        .iter()
+        .filter(|member| member.slot != slot && !member.revoked);
+    for other in others {
+        // An address that cannot be resolved here is another one.
+        let mut theirs = other.addresses.iter().filter_map(|one| resolve(one).ok());
+        if theirs.any(|theirs| theirs.iter().any(|place| places.contains(place))) {
+            let address = address.as_str().to_owned();
+            return Err(SetError::AddressTaken(address, other.slot).into());
+        }
+    }
     let addresses = vec![address.as_str().to_owned()];
     directory.set_addresses(ReplicaSlot(slot), addresses)?;
     Ok(silence_at(address.as_str()))

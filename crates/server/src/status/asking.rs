@@ -336,6 +336,11 @@ pub(super) async fn put(
         io::ErrorKind::NotADirectory => nobody(data),
         _ => wrong(error.to_string()),
     })?;
+    if answer.is_empty() {
+        return Err(wrong(
+            "it stopped before it answered: start it, and look whether that was done".to_owned(),
+        ));
+    }
     serde_json::from_slice(&answer).map_err(|error| wrong(error.to_string()))
 }
 

@@ -33,6 +33,8 @@ pub(super) const ANSWER_BYTES_MAX: u64 = 16 << 20;
 pub(super) const QUESTION_BYTES_MAX: u64 = 64 << 10;
 /// How long to wait when the operating system has no space for another connection.
 const PAUSE: Duration = Duration::from_millis(200);
+/// How often a server looks whether its socket is still there, while nobody asks.
+const LOOK: Duration = Duration::from_secs(2);
 /// The number of questions that are answered concurrently; more wait.
 const QUESTIONS_AT_ONCE: usize = 16;
 
@@ -59,10 +61,28 @@ impl StatusSocket {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let listener = UnixListener::bind(&ShortPath::of(&path)?.path)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
-        let task = tokio::spawn(answer_all(listener, answering));
+        let listener = listen(&path)?;
+        let task = tokio::spawn(answer_all(path.clone(), listener, answering));
         Ok(StatusSocket { path, task })
+    }
+}
+
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    let listener = UnixListener::bind(&ShortPath::of(path)?.path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Waits for a question. If somebody removes the socket, it is made again.
+async fn next_question(path: &Path, listener: &mut UnixListener) -> io::Result<UnixStream> {
+    loop {
+        if let Ok(accepted) = tokio::time::timeout(LOOK, listener.accept()).await {
+            return accepted.map(|(stream, _)| stream);
+        }
+        if !path.try_exists().unwrap_or(true) {
+            *listener = listen(path)?;
+            tracing::warn!(path = %path.display(), "the control socket was removed, and is made again");
+        }
     }
 }
 
@@ -75,14 +95,14 @@ impl Drop for StatusSocket {
     }
 }
 
-async fn answer_all(listener: UnixListener, answering: Answering) {
+async fn answer_all(path: PathBuf, mut listener: UnixListener, answering: Answering) {
     let places = Arc::new(Semaphore::new(QUESTIONS_AT_ONCE));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else {
             return;
         };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let stream = match next_question(&path, &mut listener).await {
+            Ok(stream) => stream,
             Err(error) => {
                 // Usually the process is out of file descriptors: an immediate retry would fail again.
                 tracing::debug!(%error, "somebody's question did not arrive");
@@ -279,6 +299,11 @@ mod tests {
             .permissions()
             .mode();
         assert_eq!(mode & 0o777, 0o600);
+        fs::remove_file(control_socket(&data)).unwrap();
+        while !control_socket(&data).exists() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(ask(&data).await.unwrap(), Status::example());
         drop(socket);
         let error = ask(&data).await.unwrap_err();
         assert!(matches!(error, StatusError::NotRunning(_)), "{error}");

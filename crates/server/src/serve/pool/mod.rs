@@ -182,6 +182,10 @@ impl Prepared {
         let directory = SetDirectory::of_pool(pool_path(path));
         let has_contents = is_filled(&shelf_path(path))?;
         if !directory.exists().map_err(PoolPlaceError::from)? {
+            let request = directory.unanswered_request();
+            if let Some(path) = request.map_err(PoolPlaceError::from)? {
+                return Err(ServeError::JoinInterrupted { kind: "pool", path });
+            }
             return match has_contents {
                 true => Err(ServeError::PoolMissing(path.to_owned())),
                 false => Ok(None),
