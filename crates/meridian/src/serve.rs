@@ -3,14 +3,15 @@
 //! What must never enter: the parts of a server.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use server::{
-    Build, Configuration, ConfigurationError, Ending, Origin, Overrides, ServeError, Server,
-    Signals,
+    Build, Configuration, ConfigurationError, Ending, ListenAddress, Origin, Overrides, ServeError,
+    Server, Signals,
 };
 
 use crate::arguments::ServeArguments;
@@ -18,7 +19,7 @@ use crate::exit::{Exit, Failure};
 use crate::logging;
 use crate::mount_hint::{announcement, own_addresses};
 
-/// Set in a process that has started again, and has already printed its addresses.
+/// Set in a process that has started again: the addresses at which it has accepted clients, which it has printed. Empty if it had none yet.
 const ANEW: &str = "MERIDIAN_STARTED_ANEW";
 
 /// The identification of the program.
@@ -43,7 +44,8 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit, Failure> {
         .enable_all()
         .build();
     let runtime = runtime.context("cannot start threads")?;
-    let served = runtime.block_on(serve(configuration, origin));
+    let mut addresses = Vec::new();
+    let served = runtime.block_on(serve(configuration, origin, &mut addresses));
     match served {
         // Everything is closed: tasks that still wait, for example for a name lookup, are not needed.
         Ok(Ending::Stopped) => runtime.shutdown_background(),
@@ -51,7 +53,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit, Failure> {
     }
     match served {
         Ok(Ending::Stopped) => Ok(Exit::Success),
-        Ok(Ending::StartAnew) => Err(start_anew().into()),
+        Ok(Ending::StartAnew) => Err(start_anew(&addresses).into()),
         Err(error @ ServeError::Interrupted) => Err(Failure::new(Exit::Interrupted, error)),
         Err(error) => Err(error.into()),
     }
@@ -68,10 +70,32 @@ fn configuration(arguments: &ServeArguments) -> Result<Configuration, Configurat
         export: arguments.export.clone(),
         log: arguments.log.clone(),
     };
-    configuration.and_then(|configuration| configuration.with(overrides))
+    let mut configuration = configuration?.with(overrides)?;
+    keep_ports(
+        &mut configuration.listen,
+        &std::env::var(ANEW).unwrap_or_default(),
+    );
+    Ok(configuration)
 }
 
-async fn serve(configuration: Configuration, origin: Origin) -> Result<Ending, ServeError> {
+/// A process that has started again listens where it did before, also if the system had chosen the port.
+fn keep_ports(listen: &mut [ListenAddress], earlier: &str) {
+    let earlier = earlier.split(',').map(str::parse::<SocketAddr>);
+    for (ListenAddress(address), earlier) in listen.iter_mut().zip(earlier) {
+        if let Ok(earlier) = earlier
+            && address.port() == 0
+        {
+            address.set_port(earlier.port());
+        }
+    }
+}
+
+/// `addresses` are those at which clients are accepted, once they are.
+async fn serve(
+    configuration: Configuration,
+    origin: Origin,
+    addresses: &mut Vec<SocketAddr>,
+) -> Result<Ending, ServeError> {
     let mut signals = Signals::listen().map_err(ServeError::Signals)?;
     let server = tokio::select! {
         server = Server::start_when_there_is_space(configuration, origin) => server?,
@@ -80,20 +104,23 @@ async fn serve(configuration: Configuration, origin: Origin) -> Result<Ending, S
             return Ok(Ending::Stopped);
         }
     };
-    if std::env::var_os(ANEW).is_none() {
-        announce(&announcement(&server.status().await, &own_addresses()));
+    let status = server.status().await;
+    if std::env::var_os(ANEW).is_none_or(|earlier| earlier.is_empty()) {
+        announce(&announcement(&status, &own_addresses()));
     }
+    *addresses = status.listen;
     server.run(signals).await
 }
 
 /// Starts the same process again with the same arguments, as after a crash. This ends everything in it that waits for
 /// an event that will never happen.
-fn start_anew() -> std::io::Error {
+fn start_anew(addresses: &[SocketAddr]) -> std::io::Error {
+    let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     let program = std::env::current_exe();
     let program = program.unwrap_or_else(|_| std::env::args_os().next().unwrap_or_default().into());
     std::process::Command::new(program)
         .args(std::env::args_os().skip(1))
-        .env(ANEW, "1")
+        .env(ANEW, addresses.join(","))
         .exec()
 }
 
@@ -105,5 +132,20 @@ fn announce(text: &str) {
         .and_then(|()| output.flush())
     {
         tracing::debug!(%error, "nobody hears the announcement");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_the_system_chose_is_kept_over_a_start_anew() {
+        let address = |text: &str| ListenAddress(text.parse().unwrap());
+        let mut listen = [address("127.0.0.1:0"), address("[::1]:2049")];
+        keep_ports(&mut listen, "");
+        assert_eq!(listen[0], address("127.0.0.1:0"));
+        keep_ports(&mut listen, "127.0.0.1:41234,[::1]:2049");
+        assert_eq!(listen, [address("127.0.0.1:41234"), address("[::1]:2049")]);
     }
 }

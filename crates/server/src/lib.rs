@@ -38,7 +38,7 @@ pub fn decode_as_anything(bytes: &[u8]) {
 }
 
 pub use check::{CheckReport, Repair, check};
-pub use configuration::{Configuration, ConfigurationError, Overrides};
+pub use configuration::{Configuration, ConfigurationError, ListenAddress, Overrides};
 pub use data_directory::{DataDirectory, DataDirectoryError};
 pub use plain::plain;
 pub use serve::{Build, Ending, Origin, Reread, ServeError, Server, Signals};
