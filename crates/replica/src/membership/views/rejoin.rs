@@ -402,7 +402,7 @@ fn obstacle_but_for(replica: &LocalReplica, absent: &BTreeSet<ReplicaSlot>) -> O
     }
     let view = replica.lease.view();
     let Some(state) = replica.view_state() else {
-        return Some("it has not heard from the others yet".to_owned());
+        return Some(unheard(replica));
     };
     if !state.members.contains_key(&replica.slot()) {
         return Some("the others have not taken it in yet".to_owned());
@@ -434,6 +434,25 @@ fn obstacle_but_for(replica: &LocalReplica, absent: &BTreeSet<ReplicaSlot>) -> O
     }
     let mut present = view.active.difference(absent);
     present.find_map(|slot| behind(replica, *slot, absent))
+}
+
+/// Why a replica that has just joined knows of no view yet. The others pass it on when a majority of them is in contact.
+fn unheard(replica: &LocalReplica) -> String {
+    let others = replica.state.members.others().into_iter();
+    let in_session = |slot: &ReplicaSlot| replica.state.outbound.is_in_session(*slot);
+    let (here, away): (Vec<_>, Vec<_>) = others.partition(in_session);
+    let numbers = |slots: Vec<ReplicaSlot>| {
+        let numbers: Vec<String> = slots.iter().map(|slot| slot.0.to_string()).collect();
+        numbers.join(", ")
+    };
+    match (here.is_empty(), away.is_empty()) {
+        (true, _) => "it is connected to none of the others yet".to_owned(),
+        (false, true) => "the others have not told it of the view yet".to_owned(),
+        (false, false) => format!(
+            "the others have not told it of the view yet, which they can when a majority of them is in contact; replica {} does not answer here",
+            numbers(away)
+        ),
+    }
 }
 
 /// Whether the others know this member only as an earlier incarnation. Until they know the new one, it answers no client: they hear the new one
