@@ -286,12 +286,16 @@ fn two_members_are_not_called_at_one_address() {
         &second.command(&["join", &token, "--address", &own]),
         &["replica 1 is reached at", "another address"],
     );
+    let other_words = format!("localhost:{}", first.port);
+    refuse(
+        &second.command(&["join", &token, "--address", &other_words]),
+        &["replica 1 is reached at localhost", "another address"],
+    );
     second.join(&first);
     refuse(
         &first.command(&["address", "2", &own]),
         &["replica 1 is reached at", "remove replica 1"],
     );
-    let other_words = format!("localhost:{}", first.port);
     refuse(
         &first.command(&["address", "2", &other_words]),
         &["replica 1 is reached at localhost", "remove replica 1"],

@@ -3,6 +3,8 @@
 //! The joining server has no certificate. It recognises the set by the fingerprint in its token, and proves itself with
 //! the secret in it. The secret itself is never sent.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -272,7 +274,7 @@ async fn judge(set: SetDirectory, question: JoinRequest) -> Result<JoinReply, Se
     let request = CertificateSigningRequestDer::from(question.request.to_vec());
     become_current(&set).await?;
     let (kind, addresses) = (set.kind(), question.addresses.clone());
-    let taken = set.member_list()?.reached_at(&addresses, ReplicaSlot(slot));
+    let taken = taken(&set.member_list()?, &addresses, ReplicaSlot(slot)).await;
     if let Some((address, other)) = &taken {
         refuse_if_answered(address, *other).await?;
     }
@@ -302,6 +304,38 @@ async fn judge(set: SetDirectory, question: JoinRequest) -> Result<JoinReply, Se
         remark: remark_on(kind, &addresses, taken).await,
         proof: Bytes::copy_from_slice(&admission.proof),
     })
+}
+
+/// Another member that is reached at one of these addresses, in the same words or in others, and that address.
+async fn taken(list: &MemberList, addresses: &[String], by: ReplicaSlot) -> Option<(String, u16)> {
+    let same = list.reached_at(addresses, by);
+    if same.is_some() {
+        return same;
+    }
+    let search = async {
+        let own = places_at(addresses).await;
+        for member in &list.members {
+            let is_other = member.slot != by.0 && !member.revoked;
+            if is_other && !places_at(&member.addresses).await.is_disjoint(&own) {
+                let address = addresses.first().cloned().unwrap_or_default();
+                return Some((address, member.slot));
+            }
+        }
+        None
+    };
+    // What cannot be looked up is said to the joining server in any case.
+    timeout(LOOK_UP, search).await.ok().flatten()
+}
+
+/// The addresses to which these lead from here; those that lead nowhere are left out.
+async fn places_at(addresses: &[String]) -> BTreeSet<SocketAddr> {
+    let mut places = BTreeSet::new();
+    for address in addresses {
+        if let Ok(found) = tokio::net::lookup_host(address).await {
+            places.extend(found);
+        }
+    }
+    places
 }
 
 /// Refuses the address of another member while a server answers there. The joining server does not run yet, so that
