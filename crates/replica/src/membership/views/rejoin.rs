@@ -243,6 +243,14 @@ async fn is_spared(replica: &Arc<LocalReplica>, asked: &mut Asked) -> bool {
         return false;
     }
     if !replica.takes_part() {
+        let own = state.members.get(&replica.slot());
+        if own.is_some_and(|own| !own.was_active) {
+            // Its copy is that of members, and nothing was answered because it exists.
+            let keepers = keepers_in_contact(replica, &BTreeSet::new());
+            return keepers.iter().any(|(slot, _)| {
+                replica.state.conversations.held(*slot) == Some(Held::Everything)
+            });
+        }
         let fresh = replica.state.settings.site_lease * NEWS_LEASES;
         let stood = asked.stood.get_or_insert_with(|| losses::here(replica));
         if !replica.state.is_witness {
