@@ -51,6 +51,8 @@ use trees::Tree;
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 /// How long the other replicas may take to get missing data when the server stops.
 const PARTING_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a stop waits for data to become stable. What is left loses nothing: the system, or a data server, has it, and the next start knows of it.
+const SYNC_PATIENCE: Duration = Duration::from_secs(20);
 /// How long abandoned work may take to end after everything was closed, and how often to check: only reference counts
 /// show that no task uses a store any more.
 const LEFTOVER_PATIENCE: Duration = Duration::from_secs(2);
@@ -525,8 +527,15 @@ impl Server {
             pool.put_away().await;
         }
         for Tree { name, store, .. } in &self.overview.trees {
-            if let Err(error) = store.sync().await {
-                tracing::error!(tree = %name, %error, "cannot put everything on stable storage");
+            match tokio::time::timeout(SYNC_PATIENCE, store.sync()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::error!(tree = %name, %error, "cannot put everything on stable storage");
+                }
+                // One file after the other would wait for it.
+                Err(_) => {
+                    tracing::warn!(tree = %name, "not everything is on stable storage: a data server does not answer, or a disk is slow");
+                }
             }
         }
     }
