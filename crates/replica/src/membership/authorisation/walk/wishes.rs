@@ -26,14 +26,17 @@ async fn counterexample_70_who_has_asked_for_contents_lacks_them_before_that_is_
     let site = &set.sites[0];
     let applied = *site.store.stable_position().borrow();
     let asks = Withholding::wishing(&third, site, (applied, 1)).await;
+    // What it said in its earlier session may still count until then.
     eventually("its word counts", || {
-        let held = replica.local().state.conversations.held(ReplicaSlot(3));
-        held.is_some()
+        let conversations = &replica.local().state.conversations;
+        conversations.with(ReplicaSlot(3), |one| one.wished) == Some(1)
     })
     .await;
+    // Its account is examined right after that.
+    tokio::time::sleep(SILENCE / 3).await;
     let mut answered = tokio::spawn(async move { files.commit(file, 0, 0).await });
     let early = tokio::time::timeout(SILENCE, &mut answered).await;
-    assert!(early.is_err(), "nobody else may have it");
+    assert!(early.is_err(), "nobody else may have it: {early:?}");
     let wanted = Wanted {
         copy: false,
         applied,
