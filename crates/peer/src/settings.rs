@@ -19,6 +19,7 @@ use crate::message::Lane;
 /// have. 17: lost replicas whose contents are no longer accepted. 18: requests for contents that report the sender's
 /// progress. 19: the point from which a lost replica's data of a file is missing. 20: turns of requests for contents.
 /// 21: files named as supplied. 22: missing data of members for files that a lost member had sent in part.
+/// 23: notes of complete files that repeat the place of the report, once they are stable.
 pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 23..=23;
 
 /// The maximum number of data lanes that a peer may ask for.
