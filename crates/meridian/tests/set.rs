@@ -172,6 +172,7 @@ fn a_server_that_cannot_be_reached_is_named_with_what_to_check() {
     let usurper = Site {
         place: Place::new(""),
         port: first.port,
+        ..Site::new()
     };
     succeed(&usurper.set(&["create"]));
     let _usurping = usurper.place.start();

@@ -317,6 +317,20 @@ pub fn meridian(place: &Place, words: &[&str]) -> Result<String> {
     said.with_context(|| format!("at {}", place.name()))
 }
 
+/// Adds to an error what the servers of these places warned of last.
+pub fn told_of(places: &[Place], outcome: Result<()>) -> Result<()> {
+    outcome.with_context(|| {
+        let said = places.iter().map(|place| {
+            let log = fs::read_to_string(place.site().folder().join("meridian.log"));
+            let log = log.unwrap_or_default();
+            let warnings = log.lines().filter(|line| line.contains("WARN"));
+            let last: Vec<&str> = warnings.rev().take(3).collect();
+            format!("{} logged last: {last:?}", place.name())
+        });
+        said.collect::<Vec<_>>().join("; ")
+    })
+}
+
 /// The program on the data of a place.
 pub fn on_data(place: &Place) -> Meridian {
     let data = place.site().folder().join("data");

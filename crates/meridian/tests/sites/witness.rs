@@ -11,7 +11,7 @@ use testbed::{Guest, Mount, Place, Role, Service, Signal, World};
 
 use crate::scene::{
     MOUNT, NAMES, PATIENCE, eventually, far, lines, meridian, more, on_data, peer_address, program,
-    serve_with,
+    serve_with, told_of,
 };
 
 /// The places of the two replicas and of the witness.
@@ -93,7 +93,7 @@ pub fn two_sites_and_a_witness_lose_a_server_and_no_answered_write() -> Result<(
     servers[FAILS].restart()?;
     servers[FAILS].wait_for_nfs(second.nfs_address())?;
     until_active(second, &[1, 2, 3])?;
-    more(&journal).context("all again")?;
+    told_of(world.places(), more(&journal)).context("all again")?;
     journal.signal(Signal::KILL)?;
     let written = lines(&journal)?;
     journal.wait(PATIENCE)?.context("a killed program ends")?;

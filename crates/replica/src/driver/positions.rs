@@ -147,6 +147,16 @@ impl Engine {
             .await;
     }
 
+    /// The other replicas that do not count towards a majority that has all of a file, each with the reason.
+    pub(crate) fn obstacles(&self, file: ObjectId) -> Vec<(ReplicaSlot, &'static str)> {
+        self.with_core(|guard| guard.ledger.obstacles(file))
+    }
+
+    /// The other replicas that are not known to have applied this replica's stream up to `position`.
+    pub(crate) fn behind(&self, position: u64) -> Vec<ReplicaSlot> {
+        self.with_core(|guard| guard.ledger.behind(position))
+    }
+
     /// Whether the members of the view in `having`, together with this replica, are a majority.
     pub(crate) fn is_majority(&self, having: &BTreeSet<ReplicaSlot>) -> bool {
         self.with_core(|guard| {

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use store::{RowChange, RowSubject};
+use tokio::time::Instant;
 use vfs::{Credentials, FileSystem, ObjectId, ReplicaSlot, Result, XattrMode, XattrName};
 
 use crate::driver::durability::Nearest;
@@ -19,6 +20,12 @@ const ATTRIBUTE: &[u8] = b"meridian.durability";
 
 /// The pause between requests for awaited contents.
 const AGAIN: Duration = Duration::from_millis(200);
+
+/// An operation that waits longer than this for a majority is logged.
+const LONG: Duration = Duration::from_secs(10);
+
+/// Logged once; repeats are summed later.
+const WAITING: &str = "an operation waits for a majority";
 
 /// On the root: some directory asks for relaxed durability, no matter what holds above it.
 const MIXED: &[u8] = b"meridian.durability.mixed";
@@ -37,7 +44,12 @@ pub(crate) async fn hold_by_majority(replica: &LocalReplica, object: ObjectId) {
         return;
     }
     let position = replica.engine.last_position();
-    replica.engine.until_majority_applied(position).await;
+    let applied = || replica.engine.until_majority_applied(position);
+    while tokio::time::timeout(LONG, applied()).await.is_err() {
+        for peer in replica.engine.behind(position) {
+            tell_of_wait(replica, object, peer, "updates are on their way to it");
+        }
+    }
 }
 
 /// The same, and a majority also has the file's content.
@@ -53,7 +65,13 @@ pub(crate) async fn hold_content_by_majority(replica: &LocalReplica, file: Objec
     replica.engine.expedite(Some(file));
     replica.send_completed();
     let held = || replica.engine.until_majority_holds(file);
+    let began = Instant::now();
     while tokio::time::timeout(AGAIN, held()).await.is_err() {
+        if began.elapsed() > LONG {
+            for (peer, why) in replica.engine.obstacles(file) {
+                tell_of_wait(replica, file, peer, why);
+            }
+        }
         // Later changes are awaited, too, and a replica that lacked others' data of the file may have it by now.
         replica.engine.expedite(Some(file));
         replica.say_completed_again_of(file);
@@ -62,6 +80,13 @@ pub(crate) async fn hold_content_by_majority(replica: &LocalReplica, file: Objec
         .state
         .majority_awaited
         .fetch_sub(1, Ordering::AcqRel);
+}
+
+/// An operation has waited long for a majority, because of this peer.
+fn tell_of_wait(replica: &LocalReplica, object: ObjectId, peer: ReplicaSlot, why: &str) {
+    if let Some(sum) = replica.state.repeats.is_to_tell(WAITING, peer) {
+        tracing::warn!(%object, peer = peer.0, why, %sum, "an operation waits for a majority");
+    }
 }
 
 /// Whether a directory somewhere below may have a setting that asks for less.

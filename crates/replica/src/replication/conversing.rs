@@ -63,7 +63,7 @@ fn send_lists(replica: &LocalReplica, to: ReplicaSlot, lists: Arc<Lists>) {
 
 /// Tells a peer, for the first time or again, how far its stream is applied here.
 pub(crate) fn say_hello(replica: &LocalReplica, inbox: &Inbox, begins: bool) {
-    let greeting = Greeting {
+    let greeting = || Greeting {
         begins,
         applied: inbox.applied(),
         held: *replica.state.held.borrow() as u8,
@@ -72,11 +72,13 @@ pub(crate) fn say_hello(replica: &LocalReplica, inbox: &Inbox, begins: bool) {
         members: replica.state.members.list(),
         certificate: replica.signatures.certificate(),
     };
-    let message = wire::body(wire::Kind::Greeting, &greeting);
-    replica
-        .state
-        .outbound
-        .send(inbox.from, Lane::Control, message);
+    inbox.greet(greeting, |greeting| {
+        let message = wire::body(wire::Kind::Greeting, &greeting);
+        replica
+            .state
+            .outbound
+            .send(inbox.from, Lane::Control, message);
+    });
 }
 
 /// Logged once; repeats are summed later.

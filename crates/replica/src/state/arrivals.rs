@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use crate::state::locks::{Inner, InnerGuard, Table, TableGuard};
+use crate::state::locks::{BeforeCore, Inner, InnerGuard, Table, TableGuard};
 use crate::state::relays::{Kept, Relay, Signed};
 use crate::state::shipping::Arrivals;
 use crate::state::wire::PieceHead;
@@ -110,6 +110,8 @@ pub(crate) struct Inbox {
     pub(crate) applying: tokio::sync::Mutex<()>,
     /// Permits to put pieces in place.
     pub(crate) putting: Arc<Semaphore>,
+    /// Held while a greeting to the peer is made and queued.
+    greeting: BeforeCore<()>,
 }
 
 impl Inbox {
@@ -135,12 +137,20 @@ impl Inbox {
             last_rows: Inner::new(None),
             applying: tokio::sync::Mutex::new(()),
             putting: Arc::new(Semaphore::new(PUTTING_AT_ONCE as usize)),
+            greeting: BeforeCore::default(),
         };
         (inbox, queue)
     }
 
     fn waiting(&self) -> InnerGuard<'_, Waiting> {
         self.waiting.lock()
+    }
+
+    /// Makes a greeting to the peer and queues it. The peer takes the last one for the newest, so they are queued in the order in which they were
+    /// made (counterexample 86).
+    pub(crate) fn greet<T>(&self, made: impl FnOnce() -> T, queue: impl FnOnce(T)) {
+        let _one_at_a_time = self.greeting.lock();
+        queue(made());
     }
 
     /// Queues a message of the ordered stream.
@@ -387,6 +397,30 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use super::*;
+
+    /// A peer's first message came while this replica made its greeting. The answer, which said how much was asked for, was queued before the
+    /// greeting, which did not know that yet: the peer waited for the number for ever.
+    #[test]
+    fn counterexample_86_a_later_greeting_is_not_queued_before_an_earlier_one() {
+        let (inbox, _queue) = Inbox::new(ReplicaSlot(3), 0);
+        let (made, is_made) = std::sync::mpsc::channel();
+        let (queue, queued) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let first = queue.clone();
+            let inbox = &inbox;
+            scope.spawn(move || {
+                let slowly = || {
+                    made.send(()).unwrap();
+                    std::thread::sleep(Duration::from_millis(50));
+                    1
+                };
+                inbox.greet(slowly, |greeting| first.send(greeting).unwrap());
+            });
+            is_made.recv().unwrap();
+            inbox.greet(|| 2, |greeting| queue.send(greeting).unwrap());
+        });
+        assert_eq!(queued.try_iter().collect::<Vec<_>>(), [1, 2]);
+    }
 
     #[test]
     fn nothing_is_relayed_behind_a_gap() {

@@ -40,13 +40,44 @@ impl Ledger {
 
     /// Whether a majority has all of a file, and knows it.
     pub(crate) fn majority_holds(&self, file: ObjectId) -> bool {
-        self.majority_has(|slot| {
-            let backlog = self.unshipped.backlog(slot);
-            self.active.contains(&slot)
-                && backlog.is_some_and(|backlog| backlog.is_exact() && !backlog.lacks(file))
-                && !self.unconfirmed.contains_key(&(slot, file))
-                && !self.apart.contains(&(slot, file))
-        })
+        self.majority_has(|slot| self.obstacle(slot, file).is_none())
+    }
+
+    /// The other replicas that do not count towards a majority that has all of a file, each with the reason.
+    pub(crate) fn obstacles(&self, file: ObjectId) -> Vec<(ReplicaSlot, &'static str)> {
+        let others = self.without_own(&self.voters);
+        let others = others.filter(|slot| !self.witnesses.contains(slot));
+        others
+            .filter_map(|slot| Some((slot, self.obstacle(slot, file)?)))
+            .collect()
+    }
+
+    /// The other replicas that are not known to have applied this replica's stream up to `position`.
+    pub(crate) fn behind(&self, position: u64) -> Vec<ReplicaSlot> {
+        let others = self.without_own(&self.voters);
+        let others = others.filter(|slot| !self.witnesses.contains(slot));
+        others
+            .filter(|slot| self.applied_by(*slot) < position)
+            .collect()
+    }
+
+    /// Why a replica does not count towards a majority that has all of a file; `None` if it does.
+    fn obstacle(&self, slot: ReplicaSlot, file: ObjectId) -> Option<&'static str> {
+        let backlog = self.unshipped.backlog(slot);
+        let Some(backlog) = backlog.filter(|backlog| backlog.is_exact()) else {
+            return Some("what it lacks is not known");
+        };
+        if !self.active.contains(&slot) {
+            Some("it takes no part")
+        } else if backlog.lacks(file) {
+            Some("contents of the file are on their way to it")
+        } else if self.unconfirmed.contains_key(&(slot, file)) {
+            Some("it has not noted that it has all of the file")
+        } else if self.apart.contains(&(slot, file)) {
+            Some("it lacks data of the file that others wrote")
+        } else {
+            None
+        }
     }
 
     /// Whether all replicas that take part have what was answered in earlier configurations of the set: then the configuration may change again. A

@@ -109,8 +109,20 @@ impl Queue {
                 }
                 if !self.dropped {
                     self.append(message);
+                    self.acknowledge_after(kind);
                 }
             }
+        }
+    }
+
+    /// The first greeting in a session makes the peer forget what was acknowledged before. So the newest acknowledgement comes behind a greeting that
+    /// was made before it (counterexample 87).
+    fn acknowledge_after(&mut self, kind: u32) {
+        let acknowledgement = Kind::Applied.number();
+        if kind == Kind::Greeting.number() && self.newest.contains_key(&acknowledgement) {
+            self.entries
+                .retain(|entry| !matches!(entry, Entry::Newest(kind) if *kind == acknowledgement));
+            self.entries.push_back(Entry::Newest(acknowledgement));
         }
     }
 
@@ -312,6 +324,20 @@ mod tests {
 
     fn kinds(queue: &mut Queue) -> Vec<(u32, Bytes)> {
         std::iter::from_fn(|| queue.pop().map(|one| (one.kind, one.body))).collect()
+    }
+
+    /// The peer counted the acknowledgement first, and then the greeting, which was older.
+    #[test]
+    fn counterexample_87_an_acknowledgement_does_not_overtake_a_greeting() {
+        let (applied, greeting) = (Kind::Applied.number(), Kind::Greeting.number());
+        let mut queue = Queue::default();
+        for (kind, body) in [(applied, &b"1"[..]), (greeting, b"1"), (applied, b"2")] {
+            queue.push(message(kind, body), AWAY_BYTES_MAX);
+        }
+        let expected = [(greeting, &b"1"[..]), (applied, b"2")];
+        let expected = expected.map(|(kind, body)| (kind, Bytes::from_static(body)));
+        assert_eq!(kinds(&mut queue), expected);
+        assert_eq!(queue.bytes, 0);
     }
 
     #[test]
