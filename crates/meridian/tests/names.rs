@@ -81,6 +81,18 @@ impl Dns {
         let at = self.address.to_string();
         run(&[arguments, &["--dns", &at]].concat())
     }
+
+    /// Asks until what is told contains this. The program waits shortly for each server and for DNS, as automount(8) would not wait long.
+    fn ask_until(&self, arguments: &[&str], expected: &str) -> Output {
+        let began = Instant::now();
+        loop {
+            let told = self.ask(arguments);
+            let is_there = String::from_utf8_lossy(&told.stdout).contains(expected);
+            if is_there || began.elapsed() > PATIENCE {
+                return told;
+            }
+        }
+    }
 }
 
 impl Drop for Dns {
@@ -150,7 +162,7 @@ fn what_a_set_publishes_is_what_clients_find() {
          srv-host=_nfs-domainroot._tcp.none.example.org\n\
          host-record=nfs1.example.org,127.0.0.1\n"
     ));
-    let map = dns.ask(&["automount-map", "Example.ORG"]);
+    let map = dns.ask_until(&["automount-map", "Example.ORG"], "-fstype=nfs4");
     assert_eq!(
         succeed(&map),
         format!(
@@ -164,12 +176,15 @@ fn what_a_set_publishes_is_what_clients_find() {
     });
     mounted.unwrap();
 
-    let checked = dns.ask(&["domain", "check", "example.org"]);
+    let checked = dns.ask_until(&["domain", "check", "example.org"], "answers in");
     assert_eq!(checked.status.code(), Some(3), "{checked:?}");
     let told = String::from_utf8(checked.stdout).unwrap();
     assert!(told.contains("serves example.org, answers in"), "{told}");
     assert!(told.contains("gone.example.org has no address"), "{told}");
-    let other = dns.ask(&["domain", "check", "other.example.org", "--json"]);
+    let other = dns.ask_until(
+        &["domain", "check", "other.example.org", "--json"],
+        "does not have the root",
+    );
     assert_eq!(other.status.code(), Some(3), "{other:?}");
     let told = String::from_utf8(other.stdout).unwrap();
     assert!(told.contains("\"serves\": false"), "{told}");
@@ -178,7 +193,10 @@ fn what_a_set_publishes_is_what_clients_find() {
         "{told}"
     );
 
-    let silent = dns.ask(&["domain", "check", "silent.example.org"]);
+    let silent = dns.ask_until(
+        &["domain", "check", "silent.example.org"],
+        "Connection refused",
+    );
     let told = String::from_utf8(silent.stdout).unwrap();
     assert!(
         told.contains("it does not answer (Connection refused);"),
@@ -207,8 +225,11 @@ fn told_of_own_server(listen: &str) -> (String, u16, serde_json::Value) {
         "srv-host=_nfs-domainroot._tcp.example.org,nfs1.example.org,{port},0,0\n\
          host-record=nfs1.example.org,::1\n"
     ));
-    let line = succeed(&dns.ask(&["automount-map", "example.org"]));
-    let checked = succeed(&dns.ask(&["domain", "check", "example.org", "--json"]));
+    let line = succeed(&dns.ask_until(&["automount-map", "example.org"], "-fstype=nfs4"));
+    let checked = succeed(&dns.ask_until(
+        &["domain", "check", "example.org", "--json"],
+        "\"serves\": true",
+    ));
     (line, port, serde_json::from_str(&checked).unwrap())
 }
 
