@@ -96,7 +96,7 @@ async fn measure(sites: &Sites, home: &str, files: usize) -> Result<Outcome> {
             }
         }
     }
-    sites.wait_for_copies()?;
+    sites.wait_calmly_for_copies()?;
     for from in (0..files).step_by(IN_TURN) {
         for side in [&set, &alone] {
             for number in from..files.min(from + IN_TURN) {
@@ -104,7 +104,7 @@ async fn measure(sites: &Sites, home: &str, files: usize) -> Result<Outcome> {
             }
         }
     }
-    sites.wait_for_quiet()?;
+    sites.wait_calmly_for_quiet()?;
     let after = used(sites)?;
     for side in [set, alone] {
         side.client.leave().await?;

@@ -25,6 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// The polling interval for the status of a server.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
+/// The same where processor time is measured.
+const ASK_CALMLY: Duration = Duration::from_secs(1);
+
 /// The names of the sites, in the order of their replicas.
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
@@ -140,14 +143,22 @@ impl Sites {
 
     /// Waits until nothing is controlled and no server lacks anything.
     pub(crate) fn wait_for_quiet(&self) -> Result<()> {
-        self.wait_until("quiet", |status| {
-            Ok(lacks_nothing(status)? && number(status, "controls_total")? == 0.0)
-        })
+        self.wait_until("quiet", ASK_EVERY, is_quiet)
+    }
+
+    /// The same, asking so rarely that the answers cost the servers nothing worth mentioning.
+    pub(crate) fn wait_calmly_for_quiet(&self) -> Result<()> {
+        self.wait_until("quiet", ASK_CALMLY, is_quiet)
     }
 
     /// Waits until every replica has everything.
     pub(crate) fn wait_for_copies(&self) -> Result<()> {
-        self.wait_until("equal", lacks_nothing)
+        self.wait_until("equal", ASK_EVERY, lacks_nothing)
+    }
+
+    /// See [`Self::wait_calmly_for_quiet`].
+    pub(crate) fn wait_calmly_for_copies(&self) -> Result<()> {
+        self.wait_until("equal", ASK_CALMLY, lacks_nothing)
     }
 
     /// Whether no replica lacks contents of files written at the first.
@@ -203,10 +214,15 @@ impl Sites {
 
     /// Waits until every server has the tree and is connected to all others.
     pub(crate) fn wait_for_all(&self) -> Result<()> {
-        self.wait_until("ready", is_ready)
+        self.wait_until("ready", ASK_EVERY, is_ready)
     }
 
-    fn wait_until(&self, what: &str, fact: impl Fn(&Value) -> Result<bool>) -> Result<()> {
+    fn wait_until(
+        &self,
+        what: &str,
+        every: Duration,
+        fact: impl Fn(&Value) -> Result<bool>,
+    ) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         for replica in &self.replicas {
             loop {
@@ -227,7 +243,7 @@ impl Sites {
                         serde_json::to_string_pretty(&status)?
                     );
                 }
-                std::thread::sleep(ASK_EVERY);
+                std::thread::sleep(every);
             }
         }
         Ok(())
@@ -369,6 +385,11 @@ pub(crate) fn is_ready(status: &Value) -> Result<bool> {
     let in_view =
         status["view"]["takes_part"] != false && members.all(|member| member["active"] == true);
     Ok(ready && in_view && peers.iter().all(|peer| peer["connected"] == true))
+}
+
+/// Whether nothing is controlled, and no server lacks anything.
+fn is_quiet(status: &Value) -> Result<bool> {
+    Ok(lacks_nothing(status)? && number(status, "controls_total")? == 0.0)
 }
 
 /// Whether none of its peers lacks anything.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use control::Envelope;
+use control::{Envelope, Message as Said};
 use peer::{Incoming, Message, MessageHandler, Refusal, Sender, TurnedAway};
 use vfs::ReplicaSlot;
 
@@ -226,6 +226,9 @@ fn control(replica: &Arc<LocalReplica>, from: ReplicaSlot, envelope: Envelope) {
     if let Err(why) = authorisation::may_control(replica.speaker(from), &envelope.message) {
         return tracing::warn!(peer = from.0, why, "a message of a peer is dropped");
     }
+    if matches!(envelope.message, Said::Propose { .. } | Said::Revoke { .. }) {
+        replica.state.interest.note();
+    }
     replica.engine.message(from, envelope);
 }
 
@@ -236,6 +239,7 @@ async fn answer_forward(
     forwarded: Forwarded,
 ) -> Message {
     replica.state.metrics.served.fetch_add(1, Ordering::Relaxed);
+    replica.state.interest.note();
     let answer = tokio::select! {
         answer = serve(replica.clone(), from, forwarded) => Some(answer),
         // What it waits for no longer happens.

@@ -44,6 +44,7 @@ pub(crate) async fn hold_by_majority(replica: &LocalReplica, object: ObjectId) {
         return;
     }
     let position = replica.engine.last_position();
+    replica.state.interest.note();
     let applied = || replica.engine.until_majority_applied(position);
     while tokio::time::timeout(LONG, applied()).await.is_err() {
         for peer in replica.engine.behind(position) {

@@ -30,6 +30,10 @@ const GATHERING: Duration = Duration::from_millis(2);
 const FAR_PART: u32 = 16;
 const FAR_GATHERING: Duration = Duration::from_millis(5);
 
+/// The same while nobody waits for updates: fewer messages still.
+const UNWANTED_PART: u32 = 4;
+const UNWANTED_GATHERING: Duration = Duration::from_millis(25);
+
 /// Sends this replica's stream to one peer, from behind `sent`, for as long as its session lasts. It sends nothing of a copy that was given up: the
 /// others may have continued without those updates, and could confuse them with later ones of the same session.
 pub(crate) async fn send(
@@ -66,20 +70,33 @@ pub(crate) async fn send(
                 return;
             }
         }
-        // A timeout and complete application are handled alike.
-        let all_applied = applied.wait_for(|applied| *applied >= sent);
-        let _ = tokio::time::timeout(gathering(&replica, &session), all_applied).await;
+        gather(&replica, &session, applied.wait_for(|at| *at >= sent)).await;
+    }
+}
+
+/// Waits while updates gather for the next message to a peer: no longer than until it has applied what was sent, nor than until it matters when the
+/// updates arrive.
+async fn gather(replica: &LocalReplica, session: &Session, all_applied: impl Future) {
+    let interest = &replica.state.interest;
+    let is_wanted = interest.is_recent();
+    tokio::select! {
+        _ = all_applied => {}
+        () = interest.next(), if !is_wanted => {}
+        () = tokio::time::sleep(gathering(replica, session, is_wanted)) => {}
     }
 }
 
 /// How long updates gather before the next message to a peer. If an operation waits for a majority, only the short time.
-fn gathering(replica: &LocalReplica, session: &Session) -> Duration {
+fn gathering(replica: &LocalReplica, session: &Session, is_wanted: bool) -> Duration {
     let awaited = replica.state.majority_awaited.load(Ordering::Acquire) > 0;
     if awaited || replica.state.settings.durability == Durability::Majority {
         return GATHERING;
     }
     let distance = session.round_trip().unwrap_or_default();
-    (distance / FAR_PART).clamp(GATHERING, FAR_GATHERING)
+    match is_wanted {
+        true => (distance / FAR_PART).clamp(GATHERING, FAR_GATHERING),
+        false => (distance / UNWANTED_PART).clamp(GATHERING, UNWANTED_GATHERING),
+    }
 }
 
 /// Why sending ends.

@@ -28,6 +28,7 @@ pub(crate) mod encoding;
 pub(crate) mod forward;
 pub(crate) mod free_space;
 pub(crate) mod given_way;
+pub(crate) mod interest;
 pub(crate) mod lag;
 pub(crate) mod ledger;
 pub(crate) mod lineage;

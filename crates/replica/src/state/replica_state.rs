@@ -19,6 +19,7 @@ use crate::state::conversations::Conversations;
 use crate::state::copies::{Copies, Held};
 use crate::state::free_space::FreeSpace;
 use crate::state::given_way::GivenWay;
+use crate::state::interest::Interest;
 use crate::state::lag::Lag;
 use crate::state::lineage::Lineage;
 use crate::state::load::Load;
@@ -82,6 +83,8 @@ pub(crate) struct ReplicaState {
     pub(crate) others_went_on: AtomicBool,
     pub(crate) lock_listeners: LockListeners,
     pub(crate) load: Load,
+    /// Whether it matters when updates arrive.
+    pub(crate) interest: Interest,
     /// Counts the operations that are forwarded.
     pub(crate) requests: AtomicU64,
     /// Taken while a peer's read waits for contents to arrive there.
@@ -172,6 +175,7 @@ impl ReplicaState {
             others_went_on: AtomicBool::new(false),
             lock_listeners: LockListeners::default(),
             load: Load::default(),
+            interest: Interest::default(),
             requests: AtomicU64::new(0),
             fetches: Semaphore::new(WAITING_AT_ONCE),
             majority_awaited: AtomicU64::new(0),

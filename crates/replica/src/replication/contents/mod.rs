@@ -1,8 +1,9 @@
-//! Contents of files on their way: `sending` reads and sends what a peer lacks, `receiving` puts in place what arrives.
+//! Contents of files on their way: `reading` reads what a peer lacks, `sending` sends it, `receiving` puts in place what arrives.
 //!
 //! What must never enter: what is sent when, and when a piece may be put in place (`state::shipping`).
 
 mod parts;
+mod reading;
 mod receiving;
 mod sending;
 

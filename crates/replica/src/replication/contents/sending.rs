@@ -1,4 +1,4 @@
-//! Reads and sends the contents that a peer lacks, and handles the peer's answers.
+//! Sends the contents that a peer lacks, and handles the peer's answers.
 //!
 //! What must never enter: what is sent when (`shipping` of `state`), and contents that arrive.
 
@@ -7,22 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use peer::{Lane, Message, Session};
-use store::ContentPiece;
 use tokio::time::Instant;
-use vfs::{Error, Extent, FileSystem, ObjectId, ReplicaSlot, Result};
+use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
-use super::parts::{end_of, version_here};
+use super::reading;
 use crate::driver::local_replica::LocalReplica;
-use crate::driver::tree::subject_of;
 use crate::replication::conversing;
-use crate::replication::holes;
-use crate::replication::offers;
 use crate::replication::sending;
 use crate::replication::withheld;
-use crate::state::shipping::{Manner, Piece, PieceId};
-use crate::state::wire::{self, Completed, PieceDone, PieceHead, Stretch};
+use crate::state::shipping::{Piece, PieceId};
+use crate::state::wire::{Completed, PieceDone};
 
 /// Logged once; repeats are summed later.
 const READING: &str = "contents cannot be read";
@@ -31,6 +26,10 @@ const HOLDING_BACK: &str = "contents are held back";
 /// Contents that are due within this part of the resting time (`data_delay`) go together: a timer and a wake-up for each of many small files would
 /// cost more than sending them.
 const TOGETHER_PART: u32 = 20;
+
+/// At most this many pieces, each of them but the last at most this long in bytes, are read together.
+const PIECES_AT_ONCE: usize = 32;
+const SMALL: u64 = 64 << 10;
 
 /// The pause after a peer could not put a piece in place.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
@@ -71,30 +70,69 @@ pub(crate) async fn ship(replica: Arc<LocalReplica>, session: Session) {
             }
             continue;
         };
-        if let Err(error) = ship_piece(&replica, &session, piece).await {
+        let pieces = with_more(&replica, to, piece);
+        if let Err(error) = ship_pieces(&replica, &session, pieces).await {
             tracing::debug!(peer = to.0, %error, "contents wait for the next session");
             return;
         }
     }
 }
 
-async fn ship_piece(
+/// Pieces to be read at the same time as this one, which goes first.
+fn with_more(replica: &LocalReplica, to: ReplicaSlot, first: Piece) -> Vec<Piece> {
+    let is_small = |piece: &Piece| piece.range.end - piece.range.start <= SMALL;
+    let is_busy = replica.state.load.is_busy(Instant::now());
+    let left = replica.state.free_space.left_for_resting(to);
+    let mut pieces = vec![first];
+    while pieces.len() < PIECES_AT_ONCE
+        && pieces.last().is_some_and(is_small)
+        && let (Some(piece), _) = replica.engine.next_piece(to, is_busy, left)
+    {
+        pieces.push(piece);
+    }
+    pieces
+}
+
+async fn ship_pieces(
     replica: &Arc<LocalReplica>,
     session: &Session,
-    mut piece: Piece,
+    pieces: Vec<Piece>,
 ) -> std::result::Result<(), peer::SendError> {
     let to = session.peer().slot;
+    let mut pieces: Vec<Piece> = pieces
+        .into_iter()
+        .filter_map(|piece| to_be_sent(replica, to, piece))
+        .collect();
+    let messages = reading::read(replica, to, &mut pieces).await;
+    for (piece, message) in pieces.into_iter().zip(messages) {
+        ship_piece(replica, session, piece, message).await?;
+    }
+    Ok(())
+}
+
+/// The piece, unless nobody needs it or it must not go to this peer now.
+fn to_be_sent(replica: &Arc<LocalReplica>, to: ReplicaSlot, piece: Piece) -> Option<Piece> {
     if replica.store.orphan_home(piece.file).is_some() {
         // A peer that keeps the file, too, has its own version, and would not accept an older one.
         replica.engine.nobody_needs(piece.file);
         acknowledged(replica, to, piece.id);
-        return Ok(());
+        return None;
     }
     if !may_send(replica, to, piece.file) {
         try_again(replica, to, piece.file, piece.range, piece.id);
-        return Ok(());
+        return None;
     }
-    let message = match read(replica, to, &mut piece).await {
+    Some(piece)
+}
+
+async fn ship_piece(
+    replica: &Arc<LocalReplica>,
+    session: &Session,
+    piece: Piece,
+    message: Result<Option<Message>>,
+) -> std::result::Result<(), peer::SendError> {
+    let to = session.peer().slot;
+    let message = match message {
         Ok(Some(message)) => message,
         Ok(None) => {
             replica.engine.note_unconfirmed(to, piece.file);
@@ -148,130 +186,6 @@ fn may_send(replica: &LocalReplica, to: ReplicaSlot, file: ObjectId) -> bool {
     !replica.engine.withholds(file)
         || withheld::supplies(replica, to, file)
         || replica.state.conversations.owes(to, file)
-}
-
-/// Reads what the file contains there now; `None` if there is nothing to send.
-async fn read(
-    replica: &Arc<LocalReplica>,
-    to: ReplicaSlot,
-    piece: &mut Piece,
-) -> Result<Option<Message>> {
-    let initial = replica.state.conversations.owes(to, piece.file);
-    // Checked before the read: missing data may arrive meanwhile.
-    let partial =
-        replica.store.is_incomplete(piece.file) && withheld::supplies(replica, to, piece.file);
-    let own = initial && changes_only_here(replica, piece.file).await;
-    let version = version_here(replica, piece.file).await;
-    // Checked after the version is read, and before the content.
-    let lacks = lacks_of_active(replica, piece.file);
-    if initial && lacks {
-        return Err(Error::Delay);
-    }
-    let Some(content) = content_of(replica, to, piece).await? else {
-        return Ok(None);
-    };
-    let own = own && changes_only_here(replica, piece.file).await;
-    if initial && !own && version_here(replica, piece.file).await != version {
-        // Its data may still be on its way.
-        return Err(Error::Delay);
-    }
-    let end = content.last().map_or(piece.range.start, end_of);
-    // For a piece that is sent in part, this was said when its sums were sent.
-    if end < piece.range.end && !matches!(piece.manner, Manner::Blocks(_)) {
-        replica.engine.piece_found_end(to, piece.id, end);
-    }
-    if content.is_empty() {
-        return Ok(None);
-    }
-    let completes = replica.engine.piece_completes(to, piece);
-    let mut head = PieceHead {
-        id: piece.id.0,
-        file: piece.file,
-        follows: piece.follows.0,
-        initial,
-        completes: completes.map(|(position, _)| position),
-        asked: completes.and_then(|(_, asked)| asked),
-        // The sent data does not belong to the version here, and must not replace data of that version.
-        version: if lacks { 0 } else { version },
-        partial,
-        stretches: Vec::new(),
-        sums: Vec::new(),
-    };
-    let payload = match offers::is_worth_asking(piece.manner, &content) {
-        true => {
-            offers::lay_out(&mut head, piece.range.start, &content);
-            Bytes::new()
-        }
-        false => lay_out(&mut head, content),
-    };
-    Ok(Some(
-        wire::body(wire::Kind::Piece, &head).with_payload(payload),
-    ))
-}
-
-/// What a file contains in the range of a piece; `None` if the file is gone, or was never a file.
-async fn content_of(
-    replica: &Arc<LocalReplica>,
-    to: ReplicaSlot,
-    piece: &mut Piece,
-) -> Result<Option<Vec<ContentPiece>>> {
-    let store = replica.store.clone();
-    let (file, range, manner) = (piece.file, piece.range.clone(), piece.manner);
-    let reading = tokio::task::spawn_blocking(move || offers::read(&store, file, &range, manner));
-    let read = reading
-        .await
-        .map_err(|error| Error::Io(format!("a read was broken off: {error}")))?;
-    let gathered = match read {
-        Ok(content) => holes::gather(replica, to, piece, content).await,
-        Err(error) => Err(error),
-    };
-    match gathered {
-        Ok(content) => Ok(Some(content)),
-        Err(error @ (Error::Io(_) | Error::Delay)) => Err(error),
-        Err(_) => {
-            replica.engine.nobody_needs(file);
-            Ok(None)
-        }
-    }
-}
-
-/// Whether only this replica changes a file at present.
-async fn changes_only_here(replica: &LocalReplica, file: ObjectId) -> bool {
-    let Ok(attributes) = replica.store.attributes(file).await else {
-        return false;
-    };
-    let file = subject_of(&attributes);
-    replica.engine.is_primary(file)
-}
-
-/// Whether data of a file is missing here that another member of the view sends. Then the local data belongs to no version, and at a peer it could
-/// replace what that member has already sent.
-fn lacks_of_active(replica: &LocalReplica, file: ObjectId) -> bool {
-    let missing = replica.store.lacks_data_of(file);
-    !missing.is_empty() && replica.engine.is_any_active(&missing)
-}
-
-/// Lays out one stretch after another.
-fn lay_out(head: &mut PieceHead, content: Vec<ContentPiece>) -> Bytes {
-    let mut payload = BytesMut::new();
-    for part in content {
-        head.stretches.push(match part {
-            ContentPiece::Data { offset, bytes } => {
-                payload.extend_from_slice(&bytes);
-                Stretch {
-                    offset,
-                    length: bytes.len() as u64,
-                    hole: false,
-                }
-            }
-            ContentPiece::Hole(Extent { offset, length }) => Stretch {
-                offset,
-                length,
-                hole: true,
-            },
-        });
-    }
-    payload.freeze()
 }
 
 /// A peer has put a piece in place, or could not.

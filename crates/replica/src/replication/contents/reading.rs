@@ -1,0 +1,210 @@
+//! Reads the contents that a peer is to get: of several small pieces at a time, because a task changes its thread twice for each read.
+//!
+//! What must never enter: which pieces these are, and what becomes of them.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use peer::Message;
+use store::ContentPiece;
+use vfs::{Error, Extent, FileSystem, ObjectId, ReplicaSlot, Result};
+
+use super::parts::{end_of, version_here};
+use crate::driver::local_replica::LocalReplica;
+use crate::driver::tree::subject_of;
+use crate::replication::holes;
+use crate::replication::offers;
+use crate::replication::withheld;
+use crate::state::shipping::{Manner, Piece};
+use crate::state::wire::{self, PieceHead, Stretch};
+
+/// What is found out about a piece before it is read.
+struct Before {
+    initial: bool,
+    partial: bool,
+    own: bool,
+    version: u64,
+    lacks: bool,
+}
+
+/// Reads what these pieces contain now. Returns the message for each; `None` if there is nothing to send.
+pub(super) async fn read(
+    replica: &Arc<LocalReplica>,
+    to: ReplicaSlot,
+    pieces: &mut [Piece],
+) -> Vec<Result<Option<Message>>> {
+    let mut known = Vec::with_capacity(pieces.len());
+    for piece in &*pieces {
+        known.push(look_before(replica, to, piece).await);
+    }
+    let contents = read_all(replica, pieces).await;
+    let mut messages = Vec::with_capacity(pieces.len());
+    for ((piece, before), content) in pieces.iter_mut().zip(known).zip(contents) {
+        messages.push(match before {
+            Ok(before) => message(replica, to, piece, before, content).await,
+            Err(error) => Err(error),
+        });
+    }
+    messages
+}
+
+async fn look_before(
+    replica: &Arc<LocalReplica>,
+    to: ReplicaSlot,
+    piece: &Piece,
+) -> Result<Before> {
+    let initial = replica.state.conversations.owes(to, piece.file);
+    // Checked before the read: missing data may arrive meanwhile.
+    let partial =
+        replica.store.is_incomplete(piece.file) && withheld::supplies(replica, to, piece.file);
+    let own = initial && changes_only_here(replica, piece.file).await;
+    let version = version_here(replica, piece.file).await;
+    // Checked after the version is read, and before the content.
+    let lacks = lacks_of_active(replica, piece.file);
+    if initial && lacks {
+        return Err(Error::Delay);
+    }
+    Ok(Before {
+        initial,
+        partial,
+        own,
+        version,
+        lacks,
+    })
+}
+
+/// Reads all pieces in one blocking task.
+async fn read_all(replica: &LocalReplica, pieces: &[Piece]) -> Vec<Result<Vec<ContentPiece>>> {
+    let store = replica.store.clone();
+    let wanted: Vec<_> = pieces
+        .iter()
+        .map(|piece| (piece.file, piece.range.clone(), piece.manner))
+        .collect();
+    let reading = tokio::task::spawn_blocking(move || {
+        let read = wanted.iter();
+        read.map(|(file, range, manner)| offers::read(&store, *file, range, *manner))
+            .collect()
+    });
+    reading.await.unwrap_or_else(|error| {
+        let broken = || Err(Error::Io(format!("a read was broken off: {error}")));
+        pieces.iter().map(|_| broken()).collect()
+    })
+}
+
+/// The message with what was read of a piece.
+async fn message(
+    replica: &Arc<LocalReplica>,
+    to: ReplicaSlot,
+    piece: &mut Piece,
+    before: Before,
+    read: Result<Vec<ContentPiece>>,
+) -> Result<Option<Message>> {
+    let Before {
+        initial,
+        partial,
+        own,
+        version,
+        lacks,
+    } = before;
+    let Some(content) = content_of(replica, to, piece, read).await? else {
+        return Ok(None);
+    };
+    let own = own && changes_only_here(replica, piece.file).await;
+    if initial && !own && version_here(replica, piece.file).await != version {
+        // Its data may still be on its way.
+        return Err(Error::Delay);
+    }
+    let end = content.last().map_or(piece.range.start, end_of);
+    // For a piece that is sent in part, this was said when its sums were sent.
+    if end < piece.range.end && !matches!(piece.manner, Manner::Blocks(_)) {
+        replica.engine.piece_found_end(to, piece.id, end);
+    }
+    if content.is_empty() {
+        return Ok(None);
+    }
+    let completes = replica.engine.piece_completes(to, piece);
+    let mut head = PieceHead {
+        id: piece.id.0,
+        file: piece.file,
+        follows: piece.follows.0,
+        initial,
+        completes: completes.map(|(position, _)| position),
+        asked: completes.and_then(|(_, asked)| asked),
+        // The sent data does not belong to the version here, and must not replace data of that version.
+        version: if lacks { 0 } else { version },
+        partial,
+        stretches: Vec::new(),
+        sums: Vec::new(),
+    };
+    let payload = match offers::is_worth_asking(piece.manner, &content) {
+        true => {
+            offers::lay_out(&mut head, piece.range.start, &content);
+            Bytes::new()
+        }
+        false => lay_out(&mut head, content),
+    };
+    Ok(Some(
+        wire::body(wire::Kind::Piece, &head).with_payload(payload),
+    ))
+}
+
+/// What a piece contains; `None` if the file is gone, or was never a file.
+async fn content_of(
+    replica: &Arc<LocalReplica>,
+    to: ReplicaSlot,
+    piece: &mut Piece,
+    read: Result<Vec<ContentPiece>>,
+) -> Result<Option<Vec<ContentPiece>>> {
+    let file = piece.file;
+    let gathered = match read {
+        Ok(content) => holes::gather(replica, to, piece, content).await,
+        Err(error) => Err(error),
+    };
+    match gathered {
+        Ok(content) => Ok(Some(content)),
+        Err(error @ (Error::Io(_) | Error::Delay)) => Err(error),
+        Err(_) => {
+            replica.engine.nobody_needs(file);
+            Ok(None)
+        }
+    }
+}
+
+/// Whether only this replica changes a file at present.
+async fn changes_only_here(replica: &LocalReplica, file: ObjectId) -> bool {
+    let Ok(attributes) = replica.store.attributes(file).await else {
+        return false;
+    };
+    let file = subject_of(&attributes);
+    replica.engine.is_primary(file)
+}
+
+/// Whether data of a file is missing here that another member of the view sends. Then the local data belongs to no version, and at a peer it could
+/// replace what that member has already sent.
+fn lacks_of_active(replica: &LocalReplica, file: ObjectId) -> bool {
+    let missing = replica.store.lacks_data_of(file);
+    !missing.is_empty() && replica.engine.is_any_active(&missing)
+}
+
+/// Lays out one stretch after another.
+fn lay_out(head: &mut PieceHead, content: Vec<ContentPiece>) -> Bytes {
+    let mut payload = BytesMut::new();
+    for part in content {
+        head.stretches.push(match part {
+            ContentPiece::Data { offset, bytes } => {
+                payload.extend_from_slice(&bytes);
+                Stretch {
+                    offset,
+                    length: bytes.len() as u64,
+                    hole: false,
+                }
+            }
+            ContentPiece::Hole(Extent { offset, length }) => Stretch {
+                offset,
+                length,
+                hole: true,
+            },
+        });
+    }
+    payload.freeze()
+}
