@@ -95,6 +95,7 @@
 //! | 84 | `state/majority.rs` and `walk/given_way.rs` of `replica` | as 75 |
 //! | 85 | `tests/power_loss` of `store` | here what a replica says is stable |
 //! | 86, 87 | `state/arrivals.rs` and `state/outbound.rs` of `replica` | |
+//! | 88 | `state/arrivals.rs` of `replica` | |
 
 #![forbid(unsafe_code)]
 

@@ -18,7 +18,7 @@ use crate::state::settings::Durability;
 /// The attribute, in the `user.` name space.
 const ATTRIBUTE: &[u8] = b"meridian.durability";
 
-/// The pause between requests for awaited contents.
+/// The pause between requests for what is awaited.
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// An operation that waits longer than this for a majority is logged.
@@ -46,9 +46,13 @@ pub(crate) async fn hold_by_majority(replica: &LocalReplica, object: ObjectId) {
     let position = replica.engine.last_position();
     replica.state.interest.note();
     let applied = || replica.engine.until_majority_applied(position);
-    while tokio::time::timeout(LONG, applied()).await.is_err() {
-        for peer in replica.engine.behind(position) {
-            tell_of_wait(replica, object, peer, "updates are on their way to it");
+    let began = Instant::now();
+    while tokio::time::timeout(AGAIN, applied()).await.is_err() {
+        replica.state.interest.note();
+        if began.elapsed() > LONG {
+            for peer in replica.engine.behind(position) {
+                tell_of_wait(replica, object, peer, "updates are on their way to it");
+            }
         }
     }
 }

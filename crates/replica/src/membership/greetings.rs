@@ -78,22 +78,26 @@ pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: 
 /// Answers a peer when a conversation begins: asks for what is lacking here, then reports how far this replica is and how much it asked for.
 fn answer(replica: &Arc<LocalReplica>, from: ReplicaSlot) {
     replica.engine.connected(from);
-    replica.state.conversations.with(from, |conversation| {
-        conversation.lists.count();
-    });
     views::say_joined(replica, from);
     replica.say_completed_again(from);
+    let Some(inbox) = replica.state.inboxes.get(from) else {
+        return;
+    };
     let held = *replica.state.held.borrow();
     // Data that a lost peer believes complete here may have given way to another copy.
     let may_lack = !replica.lease.is_up_to_date() || replica.store.has_given_way(from, None);
-    match held > Held::Nothing && may_lack {
-        true => base::ask_for_lacking(replica, from),
-        // A replica without rows asks once they are here.
-        false => conversing::want(replica, from, &[]),
-    }
-    if let Some(inbox) = replica.state.inboxes.get(from) {
-        conversing::say_hello(replica, &inbox, false);
-    }
+    // A greeting in between would say that nothing is asked for (counterexample 88).
+    inbox.between_tellings(|| {
+        replica.state.conversations.with(from, |conversation| {
+            conversation.lists.count();
+        });
+        match held > Held::Nothing && may_lack {
+            true => base::ask_for_lacking(replica, from),
+            // A replica without rows asks once they are here.
+            false => conversing::want(replica, from, &[]),
+        }
+    });
+    conversing::say_hello(replica, &inbox, false);
 }
 
 /// A peer names the files whose contents it needs. Its greeting, on another lane, may come later.

@@ -72,7 +72,7 @@ pub(crate) fn say_hello(replica: &LocalReplica, inbox: &Inbox, begins: bool) {
         members: replica.state.members.list(),
         certificate: replica.signatures.certificate(),
     };
-    inbox.greet(greeting, |greeting| {
+    inbox.tell(greeting, |greeting| {
         let message = wire::body(wire::Kind::Greeting, &greeting);
         replica
             .state

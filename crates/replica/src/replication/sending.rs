@@ -56,7 +56,13 @@ pub(crate) async fn send(
             continue;
         }
         match send_some(&replica, &session, sent, through).await {
-            Ok(last) => sent = last,
+            Ok(last) => {
+                let is_behind = sent < last && last < through;
+                sent = last;
+                if is_behind {
+                    continue;
+                }
+            }
             Err(error) => {
                 tell_of_end(&session, &error);
                 if matches!(error, StreamError::Trimmed) {

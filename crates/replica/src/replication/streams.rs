@@ -241,22 +241,24 @@ fn reached(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, position: u64) {
 
 /// Tells the peer how far its stream is applied here, stably.
 pub(crate) fn acknowledge(replica: &LocalReplica, inbox: &Inbox) {
-    let position = inbox.applied();
-    let applied = Applied {
-        position,
+    let applied = || Applied {
+        position: inbox.applied(),
         // Read after the position: what is kept because of it is counted by now.
         held_open: replica.store.orphans_version(),
     };
-    inbox.note_acknowledged(applied.position);
+    // A greeting that was made before this goes before it (counterexample 87).
+    inbox.tell(applied, |applied| {
+        inbox.note_acknowledged(applied.position);
+        let message = wire::body(wire::Kind::Applied, &applied);
+        replica
+            .state
+            .outbound
+            .send(inbox.from, Lane::Control, message);
+    });
     if replica.state.losses.closing.has_begun(inbox.from) {
         // An operation may wait until the others have been told all of it.
         replica.engine.notify();
     }
-    let message = wire::body(wire::Kind::Applied, &applied);
-    replica
-        .state
-        .outbound
-        .send(inbox.from, Lane::Control, message);
 }
 
 /// Applies a record once its controls have been granted here.

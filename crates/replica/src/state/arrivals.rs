@@ -110,8 +110,8 @@ pub(crate) struct Inbox {
     pub(crate) applying: tokio::sync::Mutex<()>,
     /// Permits to put pieces in place.
     pub(crate) putting: Arc<Semaphore>,
-    /// Held while a greeting to the peer is made and queued.
-    greeting: BeforeCore<()>,
+    /// Held while a message about what is here is made and queued for the peer.
+    telling: BeforeCore<()>,
 }
 
 impl Inbox {
@@ -137,7 +137,7 @@ impl Inbox {
             last_rows: Inner::new(None),
             applying: tokio::sync::Mutex::new(()),
             putting: Arc::new(Semaphore::new(PUTTING_AT_ONCE as usize)),
-            greeting: BeforeCore::default(),
+            telling: BeforeCore::default(),
         };
         (inbox, queue)
     }
@@ -146,11 +146,16 @@ impl Inbox {
         self.waiting.lock()
     }
 
-    /// Makes a greeting to the peer and queues it. The peer takes the last one for the newest, so they are queued in the order in which they were
-    /// made (counterexample 86).
-    pub(crate) fn greet<T>(&self, made: impl FnOnce() -> T, queue: impl FnOnce(T)) {
-        let _one_at_a_time = self.greeting.lock();
-        queue(made());
+    /// Makes a message about what is here and queues it for the peer, which takes the last one for the newest: they are queued in the order in which
+    /// they were made (counterexample 86).
+    pub(crate) fn tell<T>(&self, made: impl FnOnce() -> T, queue: impl FnOnce(T)) {
+        self.between_tellings(|| queue(made()));
+    }
+
+    /// Changes several things that such a message tells of; it tells of all of them, or of none.
+    pub(crate) fn between_tellings(&self, change: impl FnOnce()) {
+        let _one_at_a_time = self.telling.lock();
+        change();
     }
 
     /// Queues a message of the ordered stream.
@@ -414,12 +419,36 @@ mod tests {
                     std::thread::sleep(Duration::from_millis(50));
                     1
                 };
-                inbox.greet(slowly, |greeting| first.send(greeting).unwrap());
+                inbox.tell(slowly, |greeting| first.send(greeting).unwrap());
             });
             is_made.recv().unwrap();
-            inbox.greet(|| 2, |greeting| queue.send(greeting).unwrap());
+            inbox.tell(|| 2, |greeting| queue.send(greeting).unwrap());
         });
         assert_eq!(queued.try_iter().collect::<Vec<_>>(), [1, 2]);
+    }
+
+    /// A greeting that was made while a replica counted what it asks for said that it asks for nothing.
+    #[test]
+    fn counterexample_88_what_is_told_is_from_before_the_counting_or_from_after_it() {
+        let (inbox, _queue) = Inbox::new(ReplicaSlot(3), 0);
+        let lists = crate::state::lists::Lists::default();
+        let (begun, has_begun) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let (inbox, lists) = (&inbox, &lists);
+            let telling = scope.spawn(move || {
+                has_begun.recv().unwrap();
+                let mut told = None;
+                inbox.tell(|| lists.named(), |wished| told = Some(wished));
+                told
+            });
+            inbox.between_tellings(|| {
+                lists.count();
+                begun.send(()).unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+                lists.want(&[vfs::ObjectId::from_u64(7)], (0, 0));
+            });
+            assert_eq!(telling.join().unwrap(), Some(1));
+        });
     }
 
     #[test]

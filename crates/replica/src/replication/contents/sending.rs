@@ -71,6 +71,13 @@ pub(crate) async fn ship(replica: Arc<LocalReplica>, session: Session) {
             continue;
         };
         let pieces = with_more(&replica, to, piece);
+        if session.has_ended() {
+            // They may have been taken after what was on its way became due again, and nobody else would send them.
+            for piece in pieces {
+                engine.piece_failed(to, piece.id, piece.file, piece.range);
+            }
+            return;
+        }
         if let Err(error) = ship_pieces(&replica, &session, pieces).await {
             tracing::debug!(peer = to.0, %error, "contents wait for the next session");
             return;

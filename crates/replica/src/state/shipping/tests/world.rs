@@ -56,6 +56,9 @@ pub struct World {
     next_byte: u8,
 }
 
+/// Whatever is lacking has arrived after this many rounds, even if it rests.
+const ROUNDS_MAX: usize = 10_000;
+
 impl World {
     pub fn new() -> World {
         World {
@@ -420,10 +423,13 @@ impl World {
 
     /// Lets everything arrive. Returns whether the receiver then equals the primary.
     pub fn settle(&mut self) -> bool {
+        let mut rounds = 0;
         while self.backlog.files() > 0
             || self.receiver.applied < self.log.len()
             || !self.late.is_empty()
         {
+            rounds += 1;
+            assert!(rounds < ROUNDS_MAX, "{:?} is never sent", self.backlog);
             self.now = Moment(self.now.0 + DELAY);
             while self.tell_late() {}
             while self.take() {}
