@@ -70,7 +70,7 @@ pub(crate) async fn ship(replica: Arc<LocalReplica>, session: Session) {
             }
             continue;
         };
-        let pieces = with_more(&replica, to, piece);
+        let pieces = with_more(piece, || engine.next_piece(to, is_busy, left).0);
         if session.has_ended() {
             // They may have been taken after what was on its way became due again, and nobody else would send them.
             for piece in pieces {
@@ -86,14 +86,12 @@ pub(crate) async fn ship(replica: Arc<LocalReplica>, session: Session) {
 }
 
 /// Pieces to be read at the same time as this one, which goes first.
-fn with_more(replica: &LocalReplica, to: ReplicaSlot, first: Piece) -> Vec<Piece> {
+fn with_more(first: Piece, mut next: impl FnMut() -> Option<Piece>) -> Vec<Piece> {
     let is_small = |piece: &Piece| piece.range.end - piece.range.start <= SMALL;
-    let is_busy = replica.state.load.is_busy(Instant::now());
-    let left = replica.state.free_space.left_for_resting(to);
     let mut pieces = vec![first];
     while pieces.len() < PIECES_AT_ONCE
         && pieces.last().is_some_and(is_small)
-        && let (Some(piece), _) = replica.engine.next_piece(to, is_busy, left)
+        && let Some(piece) = next()
     {
         pieces.push(piece);
     }
