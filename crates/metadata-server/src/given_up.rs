@@ -1,5 +1,5 @@
-//! A home that is lost for good, with the directories that lived there. Its names at the first server are removed. Files of the first
-//! server whose only names were there get new ones.
+//! A home that is lost for good, with the directories that lived there. Its names at the first server are removed. Files of other homes
+//! whose only names were there get new ones.
 //!
 //! What must never enter: who declares it lost.
 
@@ -11,7 +11,7 @@ use vfs::{
 };
 
 use crate::held::held_by;
-use crate::pool_tree::{Part, PoolTree};
+use crate::pool_tree::{Part, PoolTree, locked};
 use crate::question::{Answer, Question};
 
 /// Entries read at once.
@@ -28,6 +28,8 @@ struct NameAt {
     name: Name,
     id: ObjectId,
     path: String,
+    /// It stands for a name at a third home, which removes its own when a client looks for it.
+    is_hidden: bool,
 }
 
 /// A walk through the first server's directories, in search of all names of objects at another home.
@@ -37,6 +39,15 @@ struct NamesAt {
     directories: Vec<(ObjectId, String, Cookie)>,
     /// At most one page of a directory.
     found: Vec<NameAt>,
+}
+
+/// What is known of the links of a file.
+enum Links {
+    /// It is gone, or lost with its home.
+    None,
+    Of(u32),
+    /// Its home is away.
+    Unknown,
 }
 
 /// A file that is kept for names at lost homes.
@@ -88,6 +99,7 @@ impl NamesAt {
                         name: entry.name,
                         id,
                         path,
+                        is_hidden: tree.hidden_directory.get() == Some(&directory),
                     });
                 } else if !tree.is_elsewhere(id) && entry.attributes.is_directory() {
                     self.directories.push((id, path, Cookie::START));
@@ -109,7 +121,9 @@ impl PoolTree {
     ) -> Result<()> {
         let mut names = NamesAt::new(home);
         while let Some(found) = names.next(self).await? {
-            show(found.path);
+            if !found.is_hidden {
+                show(found.path);
+            }
         }
         Ok(())
     }
@@ -137,6 +151,7 @@ impl PoolTree {
                 is_clean = false;
                 let removed = self.drop_elsewhere((at.directory, &at.name), at.id);
                 match removed.await {
+                    Ok(_) if at.is_hidden => {}
                     Ok(_) => show(at.path),
                     // Another task has changed it. The next walk looks again.
                     Err(Error::NotFound | Error::Stale | Error::Delay) => {}
@@ -205,15 +220,32 @@ impl PoolTree {
         (id, names, doubtful): (ObjectId, &[Name], u32),
         found: &mut Option<ObjectId>,
     ) -> Result<()> {
+        if self.is_elsewhere(id) {
+            // No other task works on its local names meanwhile.
+            let _busy = self.busy(id)?;
+            self.let_go_alone(home, (id, names, doubtful), found)
+                .await?;
+            locked(&self.owed).insert(id);
+            return Ok(());
+        }
         let _alone = self.holding.lock().await;
         // No task removes the last other name meanwhile.
         let _places = self.places.write().await;
-        let links = match self.store.attributes(id).await {
-            Ok(attributes) => attributes.links,
-            Err(Error::Stale) => return Ok(()),
-            Err(error) => return Err(error),
+        self.let_go_alone(home, (id, names, doubtful), found).await
+    }
+
+    async fn let_go_alone(
+        &self,
+        home: ReplicaSlot,
+        (id, names, doubtful): (ObjectId, &[Name], u32),
+        found: &mut Option<ObjectId>,
+    ) -> Result<()> {
+        let needs_name = match self.links_of(home, id).await? {
+            Links::Of(links) => links <= doubtful,
+            Links::Unknown => true,
+            Links::None => false,
         };
-        if links <= doubtful {
+        if needs_name {
             let directory = match *found {
                 Some(directory) => directory,
                 None => *found.insert(self.lost_and_found(home).await?),
@@ -226,11 +258,24 @@ impl PoolTree {
         Ok(())
     }
 
+    async fn links_of(&self, lost: ReplicaSlot, id: ObjectId) -> Result<Links> {
+        if self.is_elsewhere(id) && id.slot() == lost {
+            return Ok(Links::None);
+        }
+        match self.at(id).attributes(id).await {
+            Ok(attributes) => Ok(Links::Of(attributes.links)),
+            Err(Error::Stale) => Ok(Links::None),
+            Err(_) if self.is_elsewhere(id) => Ok(Links::Unknown),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn name_in(&self, directory: ObjectId, id: ObjectId) -> Result<()> {
         let (root, text) = (Credentials::root(), format!("file-{:x}", id.as_u64()));
         for number in 0..u32::MAX {
             let name = variant(&text, number)?;
-            match self.own.link(&root, id, directory, &name).await {
+            let file = self.store.attributes(id).await?;
+            match self.name_again((directory, &name), &file).await {
                 Ok(_) => return Ok(()),
                 Err(Error::Exists) => {
                     if self.store.lookup(&root, directory, &name).await?.id == id {

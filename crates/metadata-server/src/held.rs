@@ -4,11 +4,17 @@
 //! long as it has a name. The other home reports its number of names: one more before it makes a name, and fewer after it has removed some.
 //! It repeats reports that failed. A home that has lost contact with the other asks for the number.
 //!
+//! A joined server reports to the first one, also about files of a third server: the first server then has hidden names of the file itself,
+//! and reports them to the file's home.
+//!
 //! What must never enter: where the names are.
 
 use std::collections::BTreeSet;
 
-use vfs::{Attributes, Credentials, DirectoryChange, Error, Name, ObjectId, ReplicaSlot, Result};
+use vfs::{
+    Attributes, Credentials, DirectoryChange, Error, FileSystem, Name, ObjectId, ReplicaSlot,
+    Result,
+};
 
 use crate::hidden::{numbered, numbers};
 use crate::pool_tree::{Busy, Part, PoolTree, locked};
@@ -26,22 +32,100 @@ impl PoolTree {
         id: ObjectId,
         names: u32,
     ) -> Result<Attributes> {
-        if self.is_elsewhere(id) {
-            return Err(Error::CrossHome);
-        }
-        let _alone = self.holding.lock().await;
+        let alone = self.holding.lock().await;
         // An answer to an earlier count is outdated.
         locked(&self.counting).remove(&(at, id));
-        self.hold_exactly(at, id, names).await
+        if !self.is_elsewhere(id) {
+            return self.hold_exactly(at, id, names).await;
+        }
+        drop(alone);
+        if !self.is_third(at, id) {
+            return Err(Error::NotSupported);
+        }
+        let _busy = self.busy(id)?;
+        self.hold_for_third((at, id), names).await
     }
 
-    /// The same for the number that the other home answered to a count. The answer is void if the other home has reported since.
-    async fn hold_counted(&self, at: ReplicaSlot, id: ObjectId, names: u32) -> Result<()> {
-        let _alone = self.holding.lock().await;
+    /// Whether names at this joined server are of a file of another joined one, and kept here.
+    fn is_third(&self, at: ReplicaSlot, id: ObjectId) -> bool {
+        matches!(self.part, Part::First { .. }) && self.is_elsewhere(id) && id.slot() != at
+    }
+
+    /// Whether this server keeps a file for names at that home.
+    pub(crate) fn keeps_for(&self, at: ReplicaSlot, id: ObjectId) -> bool {
+        !self.is_elsewhere(id) || self.is_third(at, id)
+    }
+
+    /// Asks another home for its number of names of a file, and keeps the file for them. The answer is void if that home has reported since.
+    /// The caller holds a file that lives at a third server busy.
+    pub(crate) async fn count_names_at(&self, at: ReplicaSlot, id: ObjectId) -> Result<()> {
+        let other = self.at_server(at).ok_or(Error::Stale)?;
+        locked(&self.counting).insert((at, id));
+        let counted = match other.ask(Question::NamesOf(id)).await {
+            Ok(Answer::Names(names)) => self.hold_counted(at, id, names).await,
+            Ok(_) => Err(other_answer()),
+            Err(error) => Err(error),
+        };
+        locked(&self.counting).remove(&(at, id));
+        match counted {
+            // It was removed with its last name.
+            Ok(_) | Err(Error::Stale) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn hold_counted(&self, at: ReplicaSlot, id: ObjectId, names: u32) -> Result<Attributes> {
+        let alone = self.holding.lock().await;
         if !locked(&self.counting).remove(&(at, id)) {
             return Err(Error::Delay);
         }
-        self.hold_exactly(at, id, names).await.map(drop)
+        if !self.is_third(at, id) {
+            return self.hold_exactly(at, id, names).await;
+        }
+        drop(alone);
+        self.hold_for_third((at, id), names).await
+    }
+
+    /// The same as [`PoolTree::hold_names`] for a file that lives at a third server, which the caller holds busy.
+    async fn hold_for_third(
+        &self,
+        (at, id): (ReplicaSlot, ObjectId),
+        names: u32,
+    ) -> Result<Attributes> {
+        let home = self.other(id).ok_or(Error::Stale)?;
+        let held = self.count_held(at, id).await?;
+        if names > held {
+            let all = self.store.count_names(id)?;
+            let all = all.saturating_add(names - held);
+            let file = match home.ask(Question::HoldNames(id, all)).await {
+                Ok(Answer::Attributes(file)) => file,
+                Ok(_) => return Err(other_answer()),
+                Err(error) => {
+                    // It is not known whether the home heard it.
+                    locked(&self.owed).insert(id);
+                    return Err(error);
+                }
+            };
+            for before in held..names {
+                let kept = self.keep_by(&kept_name(at, id, before)?, &file).await;
+                if let Err(error) = kept {
+                    locked(&self.owed).insert(id);
+                    // A name that left for that home took the place meanwhile.
+                    return Err(match error {
+                        Error::Exists => Error::Delay,
+                        error => error,
+                    });
+                }
+            }
+            return Ok(file);
+        }
+        for before in (names..held).rev() {
+            self.drop_hidden(&kept_name(at, id, before)?).await?;
+        }
+        if names < held {
+            self.tell_names(id).await;
+        }
+        home.attributes(id).await
     }
 
     /// The caller holds `holding`.
@@ -98,36 +182,31 @@ impl PoolTree {
     pub(crate) async fn settle_unsure(&self) {
         let unsure = std::mem::take(&mut *locked(&self.unsure));
         for at in unsure {
-            if self.count_names_at(at).await.is_err() {
+            if self.count_all_names_at(at).await.is_err() {
                 self.has_met(at);
             }
         }
     }
 
-    async fn count_names_at(&self, at: ReplicaSlot) -> Result<()> {
+    async fn count_all_names_at(&self, at: ReplicaSlot) -> Result<()> {
         for (name, id) in self.hidden_names().await? {
             let Some((_, before)) = held_by(&name).filter(|(of, _)| *of == at) else {
                 continue;
             };
-            let Some(other) = self.at_server(at) else {
+            if self.at_server(at).is_none() {
                 // It was removed and had no names any more. For names at a lost home, nothing is held by now.
                 self.drop_hidden(&name).await?;
+                if self.is_elsewhere(id) {
+                    locked(&self.owed).insert(id);
+                }
                 continue;
-            };
+            }
             if before > 0 {
                 continue;
             }
-            locked(&self.counting).insert((at, id));
-            let counted = match other.ask(Question::NamesOf(id)).await {
-                Ok(Answer::Names(names)) => self.hold_counted(at, id, names).await,
-                Ok(_) => Err(other_answer()),
-                Err(error) => Err(error),
-            };
-            locked(&self.counting).remove(&(at, id));
-            // It was removed with its last name.
-            if counted != Err(Error::Stale) {
-                counted?;
-            }
+            let is_third = self.is_third(at, id);
+            let _busy = is_third.then(|| self.busy(id)).transpose()?;
+            self.count_names_at(at, id).await?;
         }
         Ok(())
     }
@@ -197,14 +276,6 @@ impl PoolTree {
         }
     }
 
-    /// Whether this server may have names of the object: it asks the object's home directly.
-    pub(crate) fn is_at_neighbour(&self, id: ObjectId) -> bool {
-        match &self.part {
-            Part::First { .. } => true,
-            Part::Joined { first, .. } => first.is_of_first(id),
-        }
-    }
-
     /// Gives a file of another home a name here.
     pub(crate) async fn link_to_elsewhere(
         &self,
@@ -228,9 +299,6 @@ impl PoolTree {
     ) -> Result<DirectoryChange> {
         if let Some(change) = self.store.linked_before(who).await? {
             return Ok(change);
-        }
-        if !self.is_at_neighbour(id) {
-            return Err(Error::CrossHome);
         }
         let home = self.other(id).ok_or(Error::Delay)?;
         let _busy = self.busy(id)?;
@@ -264,8 +332,11 @@ impl PoolTree {
         id: ObjectId,
     ) -> Result<DirectoryChange> {
         let _busy = self.busy(id)?;
-        // The file's owner decides who may remove it.
-        self.refresh(id).await?;
+        // The file's owner decides who may remove it. A file that is lost with its home has none.
+        match self.refresh(id).await {
+            Ok(()) | Err(Error::Stale) => {}
+            Err(error) => return Err(error),
+        }
         let since = self.holders.begin_again();
         let removed = {
             let _place = self.take_place(place).await?;

@@ -25,6 +25,7 @@ mod kept;
 mod layouts;
 mod lost;
 mod moves;
+mod passed_on;
 mod pool_tree;
 mod question;
 mod remote_layouts;

@@ -4,7 +4,8 @@
 //! its way out, keeps the file for it, and from then on puts off requests about the name. The batch in which the target's home makes the new name
 //! is the commit point; the same batch makes a hidden name, which proves the move. Then the source's home removes the old name, and the hidden one
 //! is removed after that. A source's home that is not told the outcome asks for it. Each attempt has a number of its own, so an attempt that the
-//! target's home does not know was not carried out, and never will be.
+//! target's home does not know was not carried out, and never will be. Between two joined servers, the first one passes a move on
+//! ([`crate::passed_on`]).
 //!
 //! What must never enter: what the file is.
 
@@ -18,7 +19,7 @@ use vfs::{
 
 use crate::held::held_by;
 use crate::hidden::{numbered, numbers};
-use crate::pool_tree::{Busy, Part, PoolTree, locked};
+use crate::pool_tree::{Busy, PoolTree, locked};
 use crate::question::{Answer, Question, other_answer};
 
 /// At the source: a symbolic link whose target is the name to remove. Numbers: decider, move, directory, file.
@@ -27,6 +28,11 @@ const FROM: &str = "from";
 const GOES: &str = "goes";
 /// At the decider: proves the move. Numbers: source, move, file.
 const CAME: &str = "came";
+
+/// The hidden name that keeps the file of a move at the source: the decider, and its number of the move.
+pub(crate) fn keeper_name((decider, number): (ReplicaSlot, u64)) -> Result<Name> {
+    numbered(GOES, &[decider.0.into(), number])
+}
 
 /// A name that is on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +111,10 @@ impl PoolTree {
         who: &Credentials,
         (directory, name): (ObjectId, &Name),
     ) -> Result<(Attributes, DirectoryChange)> {
+        if self.is_elsewhere(directory) {
+            let passed = self.pass_prepare((decider, number), who, (directory, name));
+            return passed.await;
+        }
         let _alone = self.preparing.lock().await;
         if let Some((place, leaving)) = self.find_leaving(decider, number) {
             let file = self.at(leaving.file).attributes(leaving.file).await?;
@@ -137,16 +147,12 @@ impl PoolTree {
         who: &Credentials,
         (directory, name): (ObjectId, &Name),
     ) -> Result<(Attributes, DirectoryChange)> {
-        let Leaving { decider, file, .. } = leaving;
+        let file = leaving.file;
         if self.own.lookup(who, directory, name).await?.id != file {
             return Err(Error::Delay);
         }
-        let is_near = match &self.part {
-            Part::First { .. } => !self.is_elsewhere(file) || file.slot() == decider,
-            Part::Joined { first, .. } => !self.is_elsewhere(file) || first.is_of_first(file),
-        };
         let found = self.at(file).attributes(file).await?;
-        if found.is_directory() || !is_near {
+        if found.is_directory() {
             return Err(Error::CrossHome);
         }
         let above = self.own.attributes(directory).await?;
@@ -157,18 +163,7 @@ impl PoolTree {
             return Err(Error::NotPermitted);
         }
         let (root, hidden) = (Credentials::root(), self.need_hidden().await?);
-        let goes = leaving.keeper()?;
-        let linked = {
-            // The local row may stand for a file that lives elsewhere.
-            let since = self.holders.begin_again();
-            let linked = self
-                .store
-                .accept_name(&root, (hidden, &goes), &found, None)
-                .await;
-            self.holders.settled(since, &[file]).await;
-            linked
-        };
-        linked?;
+        self.keep_by(&leaving.keeper()?, &found).await?;
         let target = NewObject::Symlink(name.as_bytes().to_vec().into());
         let (from, set) = (leaving.record(directory)?, SetAttributes::default());
         self.own.create(&root, hidden, &from, target, &set).await?;
@@ -176,6 +171,27 @@ impl PoolTree {
         self.holders.take_back(directory).await;
         let found = self.at(file).attributes(file).await?;
         Ok((found, self.unchanged(directory).await?))
+    }
+
+    /// Gives a file one more hidden name.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if the name is there.
+    pub(crate) async fn keep_by(&self, keeper: &Name, file: &Attributes) -> Result<()> {
+        let hidden = self.need_hidden().await?;
+        self.name_again((hidden, keeper), file).await
+    }
+
+    /// Gives a file one more name, whether it lives here or elsewhere.
+    pub(crate) async fn name_again(
+        &self,
+        place: (ObjectId, &Name),
+        file: &Attributes,
+    ) -> Result<()> {
+        let (root, since) = (Credentials::root(), self.holders.begin_again());
+        let linked = self.store.accept_name(&root, place, file, None).await;
+        self.holders.settled(since, &[place.0, file.id]).await;
+        linked.map(drop)
     }
 
     async fn unchanged(&self, directory: ObjectId) -> Result<DirectoryChange> {
@@ -198,6 +214,9 @@ impl PoolTree {
         (decider, number): (ReplicaSlot, u64),
         is_done: bool,
     ) -> Result<()> {
+        if self.passes((decider, number)) {
+            return self.end_passed((decider, number), is_done).await;
+        }
         let _alone = self.preparing.lock().await;
         let Some((place, leaving)) = self.find_leaving(decider, number) else {
             return Ok(());
@@ -212,7 +231,7 @@ impl PoolTree {
         if is_done && is_there {
             self.drop_name((directory, name)).await?;
         }
-        if (is_done || !is_there) && !self.is_elsewhere(leaving.file) {
+        if (is_done || !is_there) && self.keeps_for(decider, leaving.file) {
             let keeper = leaving.keeper()?;
             self.hold_by(decider, leaving.file, &keeper).await?;
         }
@@ -237,7 +256,7 @@ impl PoolTree {
                 self.finish_move((decider, number), false).await?;
             }
         }
-        Ok(())
+        self.end_passed_to(home).await
     }
 
     /// Asks for outcomes that were not reported. Call this regularly.
@@ -270,7 +289,7 @@ impl Leaving {
     }
 
     fn keeper(&self) -> Result<Name> {
-        numbered(GOES, &[self.decider.0.into(), self.number])
+        keeper_name((self.decider, self.number))
     }
 }
 
@@ -301,9 +320,6 @@ impl PoolTree {
     ) -> Result<(DirectoryChange, DirectoryChange)> {
         if let Some(changes) = self.store.renamed_before(who).await? {
             return Ok(changes);
-        }
-        if !self.is_at_neighbour(from.0) {
-            return Err(Error::CrossHome);
         }
         let home = self.other(from.0).ok_or(Error::Delay)?;
         let number = self.next_seal.fetch_add(1, Ordering::Relaxed);
@@ -425,7 +441,12 @@ impl PoolTree {
             let finished = Question::FinishMove(came.number, true);
             other.do_at_home(finished).await?;
         }
-        self.drop_hidden(&came.name()?).await
+        self.drop_hidden(&came.name()?).await?;
+        if self.keeps_for(came.source, came.file) {
+            // The source has a name fewer. If it cannot say so now, it says so later.
+            let _ = self.count_names_at(came.source, came.file).await;
+        }
+        Ok(())
     }
 
     /// Repeats reports of moves to source homes that were away. Call this regularly.
@@ -441,7 +462,7 @@ impl PoolTree {
 
     /// Whether a move was made. [`Error::Delay`] while it is under way.
     pub(crate) async fn move_outcome(&self, source: ReplicaSlot, number: u64) -> Result<bool> {
-        if locked(&self.moves).contains(&number) {
+        if locked(&self.moves).contains(&number) || self.passes_from((source, number)) {
             return Err(Error::Delay);
         }
         let mut names = self.hidden_names().await?.into_iter();
@@ -478,10 +499,13 @@ impl PoolTree {
                 kept_by_nothing.push((slot(decider), number, name));
             } else if let Some((at, _)) = held_by(&name) {
                 self.has_met(at);
+            } else {
+                self.take_up_passed(&name).await?;
             }
         }
         for (decider, number, name) in kept_by_nothing {
-            if self.find_leaving(decider, number).is_none() {
+            let is_passed = self.passes((decider, number));
+            if !is_passed && self.find_leaving(decider, number).is_none() {
                 self.drop_hidden(&name).await?;
             }
         }

@@ -10,4 +10,5 @@ mod holdings;
 mod homes;
 mod moves;
 mod stands_still;
+mod three_homes;
 mod two_servers;

@@ -115,7 +115,6 @@ async fn names_move_over_homes_and_back_and_replace_others() {
             both.rename(at, (other, "third"), (own, "back"))
                 .await
                 .unwrap();
-            settle(&both).await;
             both.expect_names(own, &[("back", file)]).await;
             both.expect_names(other, &[]).await;
             assert_eq!(links(&both, file).await, 1);

@@ -115,22 +115,21 @@ fn check_data(order: &Order, sites: &Sites, outcome: &mut Outcome) -> Result<()>
     Ok(())
 }
 
-/// Makes the files that clients use; if several servers are homes, half of them through another server.
+/// Makes the files that clients use; if several servers are homes, some of them through each.
 async fn plant(order: &Order, places: &[Place]) -> Result<Tree> {
-    let client = Target::of(&places[0]).client("gardener", 1).await?;
-    let gardener = match order.homes {
-        true => {
-            Target::of(&places[places.len() - 1])
-                .client("other gardener", 1)
-                .await?
-        }
-        false => client.clone(),
+    let homes = match order.homes {
+        true => places.len(),
+        false => 1,
     };
-    let tree = Tree::plant(&client, &gardener, places.len()).await?;
-    if order.homes {
-        gardener.leave().await?;
+    let mut clients = Vec::new();
+    for (number, place) in places.iter().take(homes).enumerate() {
+        let name = format!("gardener {number}");
+        clients.push(Target::of(place).client(&name, 1).await?);
     }
-    client.leave().await?;
+    let tree = Tree::plant(&clients, places.len()).await?;
+    for client in clients {
+        client.leave().await?;
+    }
     Ok(tree)
 }
 

@@ -12,7 +12,7 @@ async fn maker_of(client: &Client, handle: &NfsFh4) -> u64 {
     found.fileid.unwrap() >> 48
 }
 
-async fn made(client: &Client, directory: &NfsFh4, name: &str) -> OpenFile {
+async fn made_file(client: &Client, directory: &NfsFh4, name: &str) -> OpenFile {
     let file = client.open(directory, name, &How::create(0o644)).await;
     let file = file.unwrap();
     let bytes = name.to_owned().into_bytes().into();
@@ -49,6 +49,123 @@ fn clients_share_directories_of_four_homes_while_servers_are_killed() {
     }
 }
 
+/// The places of a file among these directories, as a client of the server sees them.
+async fn places(server: SocketAddr, directories: &[String]) -> Result<Vec<usize>, Error> {
+    let (client, root) = client_at(server).await?;
+    let mut found = Vec::new();
+    for (place, directory) in directories.iter().enumerate() {
+        let directory = client.lookup(&root, directory.as_str()).await?;
+        match client.lookup(&directory, "token").await {
+            Ok(_) => found.push(place),
+            Err(error) if error.status() == Some(NfsStat4::NoEnt) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    client.leave().await?;
+    Ok(found)
+}
+
+/// Moves the file on by one directory.
+async fn move_on(server: SocketAddr, directories: &[String], at: usize) -> Result<(), Error> {
+    let (client, root) = client_at(server).await?;
+    let to = (at + 1) % directories.len();
+    let [from, to] = [at, to].map(|place| directories[place].as_str());
+    let from = client.lookup(&root, from).await?;
+    let to = client.lookup(&root, to).await?;
+    client.rename(&from, "token", &to, "token").await?;
+    client.leave().await
+}
+
+/// The only place of the file. A move whose answer was lost may still be made between two look-ups.
+fn place(server: SocketAddr, directories: &[String]) -> Result<usize, Error> {
+    let mut found = Vec::new();
+    for _ in 0..10 {
+        found = block_on(places(server, directories))?;
+        if let [place] = found[..] {
+            return Ok(place);
+        }
+    }
+    panic!("it is at {found:?}");
+}
+
+/// Servers are killed while it moves. At any time it is in one directory, of which clients of all servers see the same.
+#[test]
+fn a_file_moves_between_joined_servers_while_servers_are_killed() {
+    let (sites, servers) = four_metadata_servers(MAKES_DIRECTORIES);
+    let addresses = [1, 2, 3].map(|place: usize| at(&sites[place]));
+    let directories = [1, 2, 3].map(|number| format!("at {number}"));
+    block_on(async {
+        for (address, name) in addresses.iter().zip(&directories) {
+            let (client, root) = client_at(*address).await.unwrap();
+            let made = client.create_directory(&root, name.as_str(), 0o755).await;
+            if *name == directories[0] {
+                let file = made_file(&client, &made.unwrap(), "token").await;
+                client.close(&file).await.unwrap();
+            }
+            client.leave().await.unwrap();
+        }
+    });
+    let (moves, enough) = (AtomicU64::new(0), AtomicBool::new(false));
+    let until_more = || {
+        let goal = moves.load(Ordering::SeqCst) + 6;
+        until("it moves", || moves.load(Ordering::SeqCst) >= goal);
+    };
+    let servers = std::thread::scope(|scope| {
+        let ends = Ends(&enough);
+        scope.spawn(|| {
+            for asked in addresses.iter().cycle() {
+                if enough.load(Ordering::SeqCst) {
+                    break;
+                }
+                let Ok(place) = place(*asked, &directories) else {
+                    std::thread::sleep(Duration::from_millis(50));
+                    continue;
+                };
+                if block_on(move_on(*asked, &directories, place)).is_ok() {
+                    moves.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        });
+        let [first, one, two, three] = servers;
+        until_more();
+        first.kill();
+        let first = sites[0].place.start();
+        until_more();
+        two.kill();
+        let two = start(&sites[2]);
+        until_more();
+        drop(ends);
+        [first, one, two, three]
+    });
+    let last = place(addresses[0], &directories).unwrap();
+    block_on(async {
+        let name = directories[last].as_str();
+        for address in addresses.into_iter().chain([servers[0].address]) {
+            assert_eq!(places(address, &directories).await.unwrap(), [last]);
+            let (client, root) = client_at(address).await.unwrap();
+            let directory = client.lookup(&root, name).await.unwrap();
+            let file = client.open(&directory, "token", &How::read()).await;
+            let file = file.unwrap();
+            assert_eq!(client.read_to_end(&file).await.unwrap().to_vec(), b"token");
+            client.close(&file).await.unwrap();
+            let token = client.lookup(&directory, "token").await.unwrap();
+            assert_eq!(client.stat(&token).await.unwrap().numlinks, Some(1));
+            client.leave().await.unwrap();
+        }
+        let (client, root) = client_at(addresses[0]).await.unwrap();
+        let directory = client.lookup(&root, name).await;
+        client.remove(&directory.unwrap(), "token").await.unwrap();
+        for name in &directories {
+            client.remove(&root, name.as_str()).await.unwrap();
+        }
+        client.leave().await.unwrap();
+    });
+    for (server, site) in servers.into_iter().zip(&sites) {
+        server.kill();
+        succeed(&site.meridian(&["check"]));
+    }
+}
+
 #[test]
 fn a_home_goes_on_without_the_first_one_and_the_rest_without_the_home() {
     let [first, second] = [LEASE.to_owned(), format!("{LEASE}{MAKES_DIRECTORIES}")];
@@ -68,7 +185,7 @@ fn a_home_goes_on_without_the_first_one_and_the_rest_without_the_home() {
     assert!(data_server(&first, 2).home);
     first_server.kill();
     there.block_on(async {
-        let file = made(&client, &directory, "meanwhile").await;
+        let file = made_file(&client, &directory, "meanwhile").await;
         client.close(&file).await.unwrap();
         let below = client.create_directory(&directory, "below", 0o755).await;
         let below = below.unwrap();

@@ -48,6 +48,9 @@ impl PoolTree {
             let each = self.attributes_at_home(&ids).await;
             found.extend(ids.into_iter().zip(each));
         }
+        if !self.is_elsewhere(directory) {
+            self.drop_lost_of(directory, &page, &found).await?;
+        }
         let mut unread = std::mem::take(&mut page.unread);
         page.entries
             .retain_mut(|entry| match found.get(&entry.attributes.id).cloned() {
@@ -66,6 +69,26 @@ impl PoolTree {
             });
         page.unread = unread;
         Ok(page)
+    }
+
+    /// Removes names on the page of files that are lost with their homes.
+    async fn drop_lost_of(
+        &self,
+        directory: ObjectId,
+        page: &DirectoryPage,
+        found: &BTreeMap<ObjectId, Result<Attributes>>,
+    ) -> Result<()> {
+        let root = Credentials::root();
+        for entry in &page.entries {
+            if found.get(&entry.attributes.id) == Some(&Err(Error::Stale)) {
+                match self.lookup_for(None, &root, (directory, &entry.name)).await {
+                    // It was removed now or meanwhile.
+                    Ok(_) | Err(Error::NotFound | Error::Stale) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The home's attributes of each of these objects, which share one home.

@@ -26,6 +26,7 @@ use vfs::{
 
 use crate::holders::Holders;
 use crate::moves::{Came, Leaving};
+use crate::passed_on::Passed;
 use crate::remote_tree::RemoteTree;
 
 /// Makes joined metadata servers known as homes at the first server.
@@ -89,6 +90,8 @@ pub struct PoolTree {
     pub(crate) moves: Mutex<BTreeSet<u64>>,
     /// Moves that were made, but which the other home may not know.
     pub(crate) came: Mutex<Vec<Came>>,
+    /// Moves between two joined servers, by the decider and its number. Only the first server has some.
+    pub(crate) passed: Mutex<BTreeMap<(ReplicaSlot, u64), Passed>>,
     /// Held by the task that adjusts for how many names elsewhere files are kept.
     pub(crate) holding: tokio::sync::Mutex<()>,
     /// Local files for which another home is being asked for its number of names. An entry is removed when that home reports meanwhile.
@@ -184,6 +187,7 @@ impl PoolTree {
             places: RwLock::default(),
             moves: Mutex::default(),
             came: Mutex::default(),
+            passed: Mutex::default(),
             holding: tokio::sync::Mutex::default(),
             counting: Mutex::default(),
             owed: Mutex::default(),
@@ -252,6 +256,7 @@ impl PoolTree {
     /// Settles operations over two homes. Call it about once a second.
     pub async fn settle_over_homes(&self) {
         self.settle_leaving().await;
+        self.settle_passed().await;
         self.settle_came().await;
         self.settle_owed().await;
         self.settle_unsure().await;
@@ -388,9 +393,31 @@ impl PoolTree {
             // The name was removed meanwhile, and may lead to something else.
             Err(Error::Stale) => {
                 let found = self.at(directory).lookup(who, directory, name).await?;
-                self.resolved(asker, directory, found).await
+                let resolved = self.resolved(asker, directory, found.clone()).await;
+                if resolved == Err(Error::Stale) && !self.is_elsewhere(directory) {
+                    self.drop_lost(directory, name, &found).await?;
+                    return Err(Error::NotFound);
+                }
+                resolved
             }
             found => found,
+        }
+    }
+
+    /// Removes a local name of a file that is lost with its home: that home keeps a file as long as it has names elsewhere.
+    async fn drop_lost(&self, directory: ObjectId, name: &Name, file: &Attributes) -> Result<()> {
+        if file.is_directory() {
+            return Err(Error::Stale);
+        }
+        let _busy = self.busy(file.id)?;
+        let dropped = self.drop_elsewhere((directory, name), file.id).await;
+        match dropped {
+            Ok(_) => {
+                tracing::warn!(%directory, %name, file = %file.id, "a name of a file is removed: the file is lost with its metadata server");
+                Ok(())
+            }
+            Err(Error::NotFound | Error::Delay) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

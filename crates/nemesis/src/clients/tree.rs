@@ -69,9 +69,14 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Makes everything through one server, with two logs for each site: one relaxed, one with `majority`. The `gardener` makes the directories whose
-    /// files are not striped over data servers. It may use another server; then they live there.
-    pub async fn plant(client: &Client, gardener: &Client, sites: usize) -> Result<Self> {
+    /// Makes everything through the first client's server, with two logs for each site: one relaxed, one with `majority`. The last client
+    /// makes the directories whose files are not striped over data servers, and all of them make directories between which files move.
+    /// Where each makes some at another server, they live there.
+    pub async fn plant(clients: &[Client], sites: usize) -> Result<Self> {
+        let [client, ..] = clients else {
+            anyhow::bail!("no client makes the files");
+        };
+        let gardener = clients.last().unwrap_or(client);
         let root = client.mount(EXPORT).await?;
         let mut registers = Vec::new();
         let relaxed = directory(client, &root, RELAXED).await?;
@@ -107,8 +112,7 @@ impl Tree {
             .await?;
         }
         let mut rings = Vec::new();
-        // Files then move between homes.
-        for (maker, name) in [client, gardener, gardener].into_iter().zip(RINGS) {
+        for (maker, name) in clients.iter().cycle().zip(RINGS) {
             rings.push(directory(maker, &root, name).await?);
         }
         for token in 0..TOKENS {
