@@ -343,6 +343,14 @@ impl PoolTree {
         }
     }
 
+    /// The same, if the object is not lost with its home.
+    pub(crate) async fn refresh_unless_lost(&self, id: ObjectId) -> Result<()> {
+        match self.refresh(id).await {
+            Ok(()) | Err(Error::Stale) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The same for the object with this name, if it lies elsewhere.
     pub(crate) async fn refresh_name_of_elsewhere(
         &self,
@@ -350,7 +358,9 @@ impl PoolTree {
         (directory, name): (ObjectId, &Name),
     ) -> Result<()> {
         match self.own.lookup(who, directory, name).await {
-            Ok(found) if self.is_elsewhere(found.id) => self.refresh(found.id).await,
+            Ok(found) if !self.is_elsewhere(found.id) => Ok(()),
+            Ok(found) if found.is_directory() => self.refresh(found.id).await,
+            Ok(found) => self.refresh_unless_lost(found.id).await,
             // The operation itself reports what is wrong, or was done before.
             _ => Ok(()),
         }
@@ -429,7 +439,14 @@ impl Home {
     ) -> Result<Answer> {
         let tree = self.pool_tree.as_ref().ok_or(Error::NotSupported)?;
         let is_first = matches!(tree.part, Part::First { .. });
-        let _under_way = self.begin_change(asker).await?;
+        let _under_way = match question {
+            Question::PrepareMove(..)
+            | Question::FinishMove(..)
+            | Question::MoveOutcome(_)
+            | Question::HoldNames(..)
+            | Question::NamesOf(_) => self.begin_between(asker).await?,
+            _ => self.begin_change(asker).await?,
+        };
         match question {
             Question::Elsewhere(id) if is_first && id.slot() == asker.server => {
                 Ok(Answer::Attributes(tree.named(id).await?))

@@ -143,7 +143,11 @@ impl PoolTree {
             return Err(Error::NotSupported);
         };
         leaving.write().await.insert(home);
+        locked(&self.lost).insert(home);
         self.end_moves_to(home).await?;
+        // Moves from there need it no more.
+        self.settle_came(home).await;
+        self.settle_passed(home).await;
         self.give_up_held(home).await?;
         for _ in 0..WALKS {
             let (mut names, mut is_clean) = (NamesAt::new(home), true);
@@ -174,6 +178,9 @@ impl PoolTree {
         let mut kept: BTreeMap<ObjectId, Kept> = BTreeMap::new();
         for (name, id) in self.hidden_names().await? {
             let Some((at, _)) = held_by(&name) else {
+                if self.is_kept_for_lost(&name, &leaving) {
+                    kept.entry(id).or_default().lost += 1;
+                }
                 continue;
             };
             let of_file = kept.entry(id).or_default();
@@ -222,7 +229,11 @@ impl PoolTree {
     ) -> Result<()> {
         if self.is_elsewhere(id) {
             // No other task works on its local names meanwhile.
-            let _busy = self.busy(id)?;
+            let busy = self.busy(id);
+            let _in_use = match &busy {
+                Ok(_) => None,
+                Err(_) => Some(self.use_moved(id)?),
+            };
             self.let_go_alone(home, (id, names, doubtful), found)
                 .await?;
             locked(&self.owed).insert(id);
@@ -262,7 +273,15 @@ impl PoolTree {
         if self.is_elsewhere(id) && id.slot() == lost {
             return Ok(Links::None);
         }
-        match self.at(id).attributes(id).await {
+        let found = match self.is_elsewhere(id) {
+            // Its links count only if it knows the number of names here.
+            true => match self.try_to_tell_names(id).await {
+                Ok(()) => self.at(id).attributes(id).await,
+                Err(error) => Err(error),
+            },
+            false => self.own.attributes(id).await,
+        };
+        match found {
             Ok(attributes) => Ok(Links::Of(attributes.links)),
             Err(Error::Stale) => Ok(Links::None),
             Err(_) if self.is_elsewhere(id) => Ok(Links::Unknown),

@@ -9,8 +9,10 @@
 //!
 //! What must never enter: where the names are.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 
+use tokio::sync::MutexGuard;
 use vfs::{
     Attributes, Credentials, DirectoryChange, Error, FileSystem, Name, ObjectId, ReplicaSlot,
     Result,
@@ -38,12 +40,11 @@ impl PoolTree {
         if !self.is_elsewhere(id) {
             return self.hold_exactly(at, id, names).await;
         }
-        drop(alone);
         if !self.is_third(at, id) {
             return Err(Error::NotSupported);
         }
         let _busy = self.busy(id)?;
-        self.hold_for_third((at, id), names).await
+        self.hold_for_third(alone, (at, id), names).await
     }
 
     /// Whether names at this joined server are of a file of another joined one, and kept here.
@@ -60,13 +61,14 @@ impl PoolTree {
     /// The caller holds a file that lives at a third server busy.
     pub(crate) async fn count_names_at(&self, at: ReplicaSlot, id: ObjectId) -> Result<()> {
         let other = self.at_server(at).ok_or(Error::Stale)?;
-        locked(&self.counting).insert((at, id));
+        let number = self.next_seal.fetch_add(1, Ordering::Relaxed);
+        locked(&self.counting).insert((at, id), number);
         let counted = match other.ask(Question::NamesOf(id)).await {
-            Ok(Answer::Names(names)) => self.hold_counted(at, id, names).await,
+            Ok(Answer::Names(names)) => self.hold_counted((at, id), names, number).await,
             Ok(_) => Err(other_answer()),
             Err(error) => Err(error),
         };
-        locked(&self.counting).remove(&(at, id));
+        self.end_counting((at, id), number);
         match counted {
             // It was removed with its last name.
             Ok(_) | Err(Error::Stale) => Ok(()),
@@ -74,58 +76,66 @@ impl PoolTree {
         }
     }
 
-    async fn hold_counted(&self, at: ReplicaSlot, id: ObjectId, names: u32) -> Result<Attributes> {
+    /// Ends a question for a number of names. Returns whether its answer counts.
+    fn end_counting(&self, of: (ReplicaSlot, ObjectId), number: u64) -> bool {
+        let mut counting = locked(&self.counting);
+        let counts = counting.get(&of) == Some(&number);
+        if counts {
+            counting.remove(&of);
+        }
+        counts
+    }
+
+    async fn hold_counted(
+        &self,
+        (at, id): (ReplicaSlot, ObjectId),
+        names: u32,
+        number: u64,
+    ) -> Result<Attributes> {
         let alone = self.holding.lock().await;
-        if !locked(&self.counting).remove(&(at, id)) {
+        if !self.end_counting((at, id), number) {
             return Err(Error::Delay);
         }
-        if !self.is_third(at, id) {
-            return self.hold_exactly(at, id, names).await;
+        match self.is_third(at, id) {
+            true => self.hold_for_third(alone, (at, id), names).await,
+            false => self.hold_exactly(at, id, names).await,
         }
-        drop(alone);
-        self.hold_for_third((at, id), names).await
     }
 
     /// The same as [`PoolTree::hold_names`] for a file that lives at a third server, which the caller holds busy.
     async fn hold_for_third(
         &self,
+        alone: MutexGuard<'_, ()>,
         (at, id): (ReplicaSlot, ObjectId),
         names: u32,
     ) -> Result<Attributes> {
         let home = self.other(id).ok_or(Error::Stale)?;
         let held = self.count_held(at, id).await?;
-        if names > held {
-            let all = self.store.count_names(id)?;
-            let all = all.saturating_add(names - held);
-            let file = match home.ask(Question::HoldNames(id, all)).await {
-                Ok(Answer::Attributes(file)) => file,
-                Ok(_) => return Err(other_answer()),
-                Err(error) => {
-                    // It is not known whether the home heard it.
-                    locked(&self.owed).insert(id);
-                    return Err(error);
-                }
-            };
-            for before in held..names {
-                let kept = self.keep_by(&kept_name(at, id, before)?, &file).await;
-                if let Err(error) = kept {
-                    locked(&self.owed).insert(id);
-                    // A name that left for that home took the place meanwhile.
-                    return Err(match error {
-                        Error::Exists => Error::Delay,
-                        error => error,
-                    });
-                }
-            }
-            return Ok(file);
-        }
         for before in (names..held).rev() {
             self.drop_hidden(&kept_name(at, id, before)?).await?;
         }
-        if names < held {
-            self.tell_names(id).await;
+        // That home may be slow.
+        drop(alone);
+        if names <= held {
+            if names < held {
+                self.tell_names(id).await;
+            }
+            return home.attributes(id).await;
         }
-        home.attributes(id).await
+        let all = self.store.count_names(id)?;
+        let all = all.saturating_add(names - held);
+        // If it is not known whether the home has heard it, or if one of the names is not made.
+        locked(&self.owed).insert(id);
+        let file = match home.ask(Question::HoldNames(id, all)).await? {
+            Answer::Attributes(file) => file,
+            _ => return Err(other_answer()),
+        };
+        let _alone = self.holding.lock().await;
+        for before in self.count_held(at, id).await?..names {
+            self.keep_by(&kept_name(at, id, before)?, &file).await?;
+        }
+        locked(&self.owed).remove(&id);
+        Ok(file)
     }
 
     /// The caller holds `holding`.
@@ -178,35 +188,46 @@ impl PoolTree {
         locked(&self.unsure).insert(at);
     }
 
-    /// Asks homes for their number of names where it is uncertain. A home that is away is asked when it is back. Call this regularly.
-    pub(crate) async fn settle_unsure(&self) {
-        let unsure = std::mem::take(&mut *locked(&self.unsure));
-        for at in unsure {
-            if self.count_all_names_at(at).await.is_err() {
-                self.has_met(at);
-            }
+    /// Asks a home for its number of names where it is uncertain. A home that is away is asked when it is back. Call this regularly.
+    pub(crate) async fn settle_unsure(&self, at: ReplicaSlot) {
+        let is_unsure = locked(&self.unsure).remove(&at);
+        if is_unsure && self.count_all_names_at(at).await.is_err() {
+            self.has_met(at);
         }
     }
 
     async fn count_all_names_at(&self, at: ReplicaSlot) -> Result<()> {
+        let mut held = BTreeMap::<ObjectId, Vec<Name>>::new();
         for (name, id) in self.hidden_names().await? {
-            let Some((_, before)) = held_by(&name).filter(|(of, _)| *of == at) else {
-                continue;
+            if held_by(&name).is_some_and(|(of, _)| of == at) {
+                held.entry(id).or_default().push(name);
+            }
+        }
+        let mut outcome = Ok(());
+        for (id, names) in held {
+            let counted = match self.at_server(at) {
+                Some(_) => self.count_unused(at, id).await,
+                None => self.drop_held(id, names).await,
             };
-            if self.at_server(at).is_none() {
-                // It was removed and had no names any more. For names at a lost home, nothing is held by now.
-                self.drop_hidden(&name).await?;
-                if self.is_elsewhere(id) {
-                    locked(&self.owed).insert(id);
-                }
-                continue;
-            }
-            if before > 0 {
-                continue;
-            }
-            let is_third = self.is_third(at, id);
-            let _busy = is_third.then(|| self.busy(id)).transpose()?;
-            self.count_names_at(at, id).await?;
+            // One file does not wait for another one.
+            outcome = outcome.and(counted);
+        }
+        outcome
+    }
+
+    async fn count_unused(&self, at: ReplicaSlot, id: ObjectId) -> Result<()> {
+        let is_third = self.is_third(at, id);
+        let _busy = is_third.then(|| self.busy(id)).transpose()?;
+        self.count_names_at(at, id).await
+    }
+
+    /// A home was removed and had no names any more. For names at a lost home, nothing is held by now.
+    async fn drop_held(&self, id: ObjectId, names: Vec<Name>) -> Result<()> {
+        for name in names {
+            self.drop_hidden(&name).await?;
+        }
+        if self.is_elsewhere(id) {
+            locked(&self.owed).insert(id);
         }
         Ok(())
     }
@@ -241,12 +262,14 @@ impl PoolTree {
     /// Tells the home of a file how many names it has here, or notes that this is owed. The caller holds the file busy.
     pub(crate) async fn tell_names(&self, id: ObjectId) {
         let told = self.try_to_tell_names(id).await;
-        if told.is_err() {
-            locked(&self.owed).insert(id);
-        }
+        let mut owed = locked(&self.owed);
+        match told {
+            Ok(()) => owed.remove(&id),
+            Err(_) => owed.insert(id),
+        };
     }
 
-    async fn try_to_tell_names(&self, id: ObjectId) -> Result<()> {
+    pub(crate) async fn try_to_tell_names(&self, id: ObjectId) -> Result<()> {
         let names = self.store.count_names(id)?;
         let Some(home) = self.other(id) else {
             // That home was removed with everything that lived there.
@@ -260,20 +283,31 @@ impl PoolTree {
         }
     }
 
-    /// Repeats reports that failed. One home does not wait for another that is away. Call this regularly.
-    pub(crate) async fn settle_owed(&self) {
+    /// Repeats reports to a home that failed. Call this regularly.
+    pub(crate) async fn settle_owed(&self, to: ReplicaSlot) {
         let owed: Vec<ObjectId> = locked(&self.owed).iter().copied().collect();
-        let mut away = BTreeSet::new();
         for id in owed {
-            if away.contains(&id.slot()) {
+            if self.told_about(id) != to {
                 continue;
             }
             let Ok(_busy) = self.busy(id) else { continue };
-            match self.try_to_tell_names(id).await {
-                Ok(()) => drop(locked(&self.owed).remove(&id)),
-                Err(_) => drop(away.insert(id.slot())),
+            self.tell_names(id).await;
+            if locked(&self.owed).contains(&id) {
+                // It is away.
+                return;
             }
         }
+    }
+
+    /// The server that is told how many names a file has here.
+    fn told_about(&self, id: ObjectId) -> ReplicaSlot {
+        self.other(id).map_or(id.slot(), |other| other.server())
+    }
+
+    /// The servers to which reports are owed.
+    pub(crate) fn owed_to(&self) -> BTreeSet<ReplicaSlot> {
+        let owed = locked(&self.owed);
+        owed.iter().map(|id| self.told_about(*id)).collect()
     }
 
     /// Gives a file of another home a name here.
@@ -333,10 +367,9 @@ impl PoolTree {
     ) -> Result<DirectoryChange> {
         let _busy = self.busy(id)?;
         // The file's owner decides who may remove it. A file that is lost with its home has none.
-        match self.refresh(id).await {
-            Ok(()) | Err(Error::Stale) => {}
-            Err(error) => return Err(error),
-        }
+        self.refresh_unless_lost(id).await?;
+        // In case nobody waits for the end of this.
+        locked(&self.owed).insert(id);
         let since = self.holders.begin_again();
         let removed = {
             let _place = self.take_place(place).await?;

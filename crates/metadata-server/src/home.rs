@@ -57,16 +57,40 @@ impl Asking {
     }
 }
 
+/// Operations for a server. Tasks that carry some out for its current run and clients hold `current` shared.
+#[derive(Default)]
+struct Operations {
+    current: Arc<RwLock<()>>,
+    /// The same for earlier runs and clients. Some of their operations may still be under way.
+    earlier: Vec<Arc<RwLock<()>>>,
+}
+
+impl Operations {
+    /// Closes the current group: operations under way end, and new ones join another group.
+    fn end(&mut self) {
+        let ended = std::mem::take(&mut self.current);
+        // Drops groups that have ended.
+        self.earlier.retain(|group| group.try_write().is_err());
+        self.earlier.push(ended);
+    }
+
+    fn begin(&self) -> (Result<OwnedRwLockReadGuard<()>>, Vec<Arc<RwLock<()>>>) {
+        // No task waits for the write lock of the current group.
+        let under_way = self.current.clone().try_read_owned();
+        (under_way.map_err(|_| Error::Delay), self.earlier.clone())
+    }
+}
+
 /// One metadata server, and what its clients hold.
 #[derive(Default)]
 pub(crate) struct Account {
     pub(crate) joined: JoinedServer,
     pub(crate) held: Held,
     pub(crate) layouts: Given,
-    /// Tasks that make a change, open or lock something for the current clients of this run hold it shared.
-    changes: Arc<RwLock<()>>,
-    /// The same for earlier runs and clients. Some of their changes may still be under way.
-    earlier: Vec<Arc<RwLock<()>>>,
+    /// Changes, opens and locks for clients.
+    changes: Operations,
+    /// Questions of the server itself in operations over homes. A change may wait for them, and must not be waited for by them.
+    between: Operations,
     /// Tasks that open or lock hold it shared. The task that releases leftover state holds it exclusively.
     pub(crate) holding: Arc<RwLock<()>>,
     /// When the server was last heard.
@@ -92,12 +116,9 @@ impl Account {
         }
     }
 
-    /// Closes the current group of changes: those under way end, and new ones join another group.
     fn end_changes(&mut self) {
-        let ended = std::mem::take(&mut self.changes);
-        // Drops groups that have ended.
-        self.earlier.retain(|changes| changes.try_write().is_err());
-        self.earlier.push(ended);
+        self.changes.end();
+        self.between.end();
     }
 
     /// Releases the clients' state after their running operations have ended.
@@ -357,12 +378,17 @@ impl Home {
 
     /// Waits until changes of earlier runs and clients are over.
     pub(crate) async fn begin_change(&self, asker: Asking) -> Result<OwnedRwLockReadGuard<()>> {
-        let (under_way, earlier) = self.account(asker, |account| {
-            // No task waits for the write lock of the current group.
-            let under_way = account.changes.clone().try_read_owned();
-            (under_way, account.earlier.clone())
-        })?;
-        let under_way = under_way.map_err(|_| Error::Delay)?;
+        let (under_way, earlier) = self.account(asker, |account| account.changes.begin())?;
+        let under_way = under_way?;
+        all_free(earlier).await;
+        Ok(under_way)
+    }
+
+    /// Waits until questions of earlier runs in operations over homes are over, and not for changes: these may wait for such questions of
+    /// this run.
+    pub(crate) async fn begin_between(&self, asker: Asking) -> Result<OwnedRwLockReadGuard<()>> {
+        let (under_way, earlier) = self.account(asker, |account| account.between.begin())?;
+        let under_way = under_way?;
         all_free(earlier).await;
         Ok(under_way)
     }
@@ -372,7 +398,7 @@ impl Home {
         let earlier = {
             let accounts = self.accounts();
             let account = accounts.get(&server);
-            account.map_or_else(Vec::new, |account| account.earlier.clone())
+            account.map_or_else(Vec::new, |account| account.changes.earlier.clone())
         };
         all_free(earlier).await;
     }

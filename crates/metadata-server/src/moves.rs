@@ -9,6 +9,7 @@
 //!
 //! What must never enter: what the file is.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use vfs::permission::{EXECUTE, WRITE, allows, sticky_forbids};
@@ -32,6 +33,12 @@ const CAME: &str = "came";
 /// The hidden name that keeps the file of a move at the source: the decider, and its number of the move.
 pub(crate) fn keeper_name((decider, number): (ReplicaSlot, u64)) -> Result<Name> {
     numbered(GOES, &[decider.0.into(), number])
+}
+
+/// The decider and its number of the move that a hidden name keeps a file for.
+pub(crate) fn mover(keeper: &Name) -> Option<(ReplicaSlot, u64)> {
+    let [decider, number] = numbers(GOES, keeper)?;
+    Some((ReplicaSlot(u16::try_from(decider).ok()?), number))
 }
 
 /// A name that is on its way out.
@@ -374,7 +381,11 @@ impl PoolTree {
             Err(error) => Err(error),
         };
         match is_done {
-            Ok(true) => self.follow(came, busy).await,
+            Ok(true) => {
+                // No client misses both names: it finds the new one before the old one goes.
+                self.holders.settled(since, &[to.0, file.id]).await;
+                self.follow(came, busy).await;
+            }
             // The file stays busy until that is known, at the next start.
             Err(_) => busy.stays(),
             Ok(false) => {}
@@ -384,6 +395,7 @@ impl PoolTree {
             self.tell_names(replaced.1).await;
             objects.push(replaced.1);
         }
+        let since = self.holders.begin_again();
         self.holders.settled(since, &objects).await;
         (target.map(|target| (source, target)), is_done.ok())
     }
@@ -401,7 +413,7 @@ impl PoolTree {
             Ok(found) if found.id == file.id => return Ok(None),
             Ok(found) if self.is_elsewhere(found.id) && !found.is_directory() => {
                 let replaced = self.busy(found.id)?;
-                self.refresh(found.id).await?;
+                self.refresh_unless_lost(found.id).await?;
                 Some(replaced)
             }
             // The operation itself reports what is wrong.
@@ -437,7 +449,7 @@ impl PoolTree {
 
     async fn try_to_follow(&self, came: &Came) -> Result<()> {
         // A removed home has no name left to remove.
-        if let Some(other) = self.at_server(came.source) {
+        if let Some(other) = self.at_source(came.source) {
             let finished = Question::FinishMove(came.number, true);
             other.do_at_home(finished).await?;
         }
@@ -449,15 +461,20 @@ impl PoolTree {
         Ok(())
     }
 
-    /// Repeats reports of moves to source homes that were away. Call this regularly.
-    pub(crate) async fn settle_came(&self) {
+    /// Repeats reports of moves to a source home that was away. Call this regularly.
+    pub(crate) async fn settle_came(&self, source: ReplicaSlot) {
         let all = locked(&self.came).clone();
-        for came in all {
+        for came in all.into_iter().filter(|came| came.source == source) {
             if self.try_to_follow(&came).await.is_ok() {
                 locked(&self.came).retain(|other| *other != came);
                 locked(&self.busy).remove(&came.file);
             }
         }
+    }
+
+    /// The sources of moves to this home that they may not know.
+    pub(crate) fn sources_of_came(&self) -> BTreeSet<ReplicaSlot> {
+        locked(&self.came).iter().map(|came| came.source).collect()
     }
 
     /// Whether a move was made. [`Error::Delay`] while it is under way.

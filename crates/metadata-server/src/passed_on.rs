@@ -6,6 +6,8 @@
 //!
 //! What must never enter: a decision.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use vfs::{
@@ -14,9 +16,10 @@ use vfs::{
 };
 
 use crate::hidden::{numbered, numbers};
-use crate::moves::keeper_name;
+use crate::moves::{keeper_name, mover};
 use crate::pool_tree::{Part, PoolTree, locked};
 use crate::question::{Answer, Question, other_answer};
+use crate::remote_tree::RemoteTree;
 
 /// The record: a symbolic link. Numbers: decider, its move, source, the move there.
 const VIA: &str = "via";
@@ -44,7 +47,7 @@ impl Passed {
 }
 
 /// Keeps other tasks away from a move that is passed on.
-struct InUse<'p>(&'p PoolTree, Move);
+pub(crate) struct InUse<'p>(&'p PoolTree, Move);
 
 impl Drop for InUse<'_> {
     fn drop(&mut self) {
@@ -93,7 +96,7 @@ impl PoolTree {
         let question = Question::PrepareMove(passed.number, who.clone(), directory, name.clone());
         let prepared = self.prepare_at_source(of, &passed, question).await;
         drop(in_use);
-        if prepared.is_err() {
+        if prepared.is_err() && passed.file.is_none() {
             // What cannot be undone now is undone later: the decider says that it has not made the name.
             let _ = self.end_passed(of, false).await;
         }
@@ -157,22 +160,41 @@ impl PoolTree {
         let Some((_in_use, passed)) = self.use_passed(of)? else {
             return Ok(());
         };
-        // A removed home has no name left.
-        if let Some(source) = self.at_server(passed.source) {
+        if let Some(source) = self.at_source(passed.source) {
             let finished = Question::FinishMove(passed.number, is_done);
             source.do_at_home(finished).await?;
         }
-        if let Some(file) = passed.file {
-            let keeper = keeper_name(of)?;
-            if is_done && self.keeps_for(of.0, file) {
-                self.hold_by(of.0, file, &keeper).await?;
-            }
-            self.drop_hidden(&keeper).await?;
-            if is_done && self.keeps_for(passed.source, file) {
-                // The source has a name fewer. If it cannot say so now, it says so later.
-                let _ = self.count_names_at(passed.source, file).await;
-            }
+        self.end_keeping(of, &passed, is_done).await?;
+        if let Some(file) = passed
+            .file
+            .filter(|file| self.keeps_for(passed.source, *file))
+        {
+            // The source may have a name fewer. If it cannot say so now, it says so later.
+            let _ = self.count_names_at(passed.source, file).await;
         }
+        self.forget_passed(of, &passed).await
+    }
+
+    /// The server at which a move began, unless its name is gone with it.
+    pub(crate) fn at_source(&self, source: ReplicaSlot) -> Option<Arc<RemoteTree>> {
+        match locked(&self.lost).contains(&source) {
+            true => None,
+            false => self.at_server(source),
+        }
+    }
+
+    async fn end_keeping(&self, of: Move, passed: &Passed, is_done: bool) -> Result<()> {
+        let Some(file) = passed.file else {
+            return Ok(());
+        };
+        let keeper = keeper_name(of)?;
+        if is_done && self.keeps_for(of.0, file) {
+            self.hold_by(of.0, file, &keeper).await?;
+        }
+        self.drop_hidden(&keeper).await
+    }
+
+    async fn forget_passed(&self, of: Move, passed: &Passed) -> Result<()> {
         self.drop_hidden(&passed.record(of)?).await?;
         if let Some(file) = passed.file.filter(|file| self.is_elsewhere(*file)) {
             self.tell_names(file).await;
@@ -182,20 +204,53 @@ impl PoolTree {
         Ok(())
     }
 
-    /// A home is lost, and its decisions are unknown: names that it was to get stay where they are.
+    /// A decider is lost. The source may have carried out what it decided, or asks and hears that nothing was. So the file stays kept for the
+    /// lost home, as for names that it had.
     pub(crate) async fn end_passed_to(&self, home: ReplicaSlot) -> Result<()> {
         let all: Vec<Move> = locked(&self.passed).keys().copied().collect();
         for of in all.into_iter().filter(|of| of.0 == home) {
-            self.end_passed(of, false).await?;
+            let Some((_in_use, passed)) = self.use_passed(of)? else {
+                continue;
+            };
+            self.end_keeping(of, &passed, true).await?;
+            self.forget_passed(of, &passed).await?;
         }
         Ok(())
     }
 
-    /// Asks for outcomes that were not reported. Call this regularly.
-    pub(crate) async fn settle_passed(&self) {
-        let all: Vec<Move> = locked(&self.passed).keys().copied().collect();
+    /// Keeps other tasks away from a file that a move keeps busy.
+    pub(crate) fn use_moved(&self, file: ObjectId) -> Result<InUse<'_>> {
+        let mut found = None;
+        for (of, passed) in locked(&self.passed).iter() {
+            if passed.file == Some(file) {
+                found = Some(*of);
+            }
+        }
+        let used = found.map(|of| self.use_passed(of)).transpose()?.flatten();
+        used.map(|(in_use, _)| in_use).ok_or(Error::Delay)
+    }
+
+    /// The file that this hidden name keeps is kept for a move that may never be made: its source, or its decider, is one of these.
+    pub(crate) fn is_kept_for_lost(&self, keeper: &Name, lost: &BTreeSet<ReplicaSlot>) -> bool {
+        let Some(of) = mover(keeper) else {
+            return false;
+        };
+        let passed = locked(&self.passed);
+        let passed = passed.get(&of);
+        passed.is_some_and(|passed| lost.contains(&of.0) || lost.contains(&passed.source))
+    }
+
+    /// Asks for outcomes that were not reported, of moves from this source. Call this regularly.
+    pub(crate) async fn settle_passed(&self, source: ReplicaSlot) {
+        let all: Vec<Move> = {
+            let passed = locked(&self.passed);
+            let from_it = passed.iter().filter(|(_, it)| it.source == source);
+            from_it.map(|(of, _)| *of).collect()
+        };
         for of in all {
             let is_done = match self.at_server(of.0) {
+                // This ends when that home is given up.
+                _ if locked(&self.lost).contains(&of.0) => continue,
                 Some(decider) => match decider.ask(Question::MoveOutcome(of.1)).await {
                     Ok(Answer::Holds(is_done)) => is_done,
                     // The move is under way, or the decider is away.
@@ -207,6 +262,12 @@ impl PoolTree {
                 tracing::debug!(%error, "a name that moves between two other homes stays on its way");
             }
         }
+    }
+
+    /// The sources of moves that are passed on.
+    pub(crate) fn sources_of_passed(&self) -> BTreeSet<ReplicaSlot> {
+        let passed = locked(&self.passed);
+        passed.values().map(|passed| passed.source).collect()
     }
 
     /// Takes up a move that an earlier run passed on, if this is the record of one.

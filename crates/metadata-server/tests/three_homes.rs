@@ -1,5 +1,7 @@
 //! Names of files over two joined servers, which reach each other only through the first one.
 
+use std::time::Duration;
+
 use metadata_server::Question;
 use vfs::{Cookie, Credentials, Error, FileSystem, ObjectId, RequestId};
 
@@ -128,10 +130,7 @@ async fn names_move_between_joined_homes_whichever_made_the_file() {
 
 #[tokio::test]
 async fn a_name_between_joined_homes_is_at_one_place_whatever_is_lost_or_killed() {
-    let steps: [fn(&Question) -> bool; 2] = [
-        |question| matches!(question, Question::PrepareMove(..)),
-        |question| matches!(question, Question::FinishMove(..)),
-    ];
+    let steps = [is_prepare, is_finish];
     let mut makers = [FIRST, SECOND, THIRD].into_iter().cycle();
     for (step, hop) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         for fate in [Fate::Lost, Fate::Unanswered] {
@@ -231,6 +230,156 @@ async fn a_number_of_names_that_is_not_told_is_asked() {
                 all.remove(THIRD, homes[SECOND], "file").await.unwrap();
                 expect_gone(&all, file).await;
             }
+        }
+    }
+}
+
+/// A change that the first server passed on waits for answers of that server, whose next run asks meanwhile.
+#[tokio::test]
+async fn a_restart_of_the_first_server_stops_no_move() {
+    for maker in [FIRST, SECOND, THIRD] {
+        for which in [is_prepare, is_finish] {
+            let (mut all, homes) = three_homes().await;
+            let (from, to) = (homes[SECOND], homes[THIRD]);
+            let file = all.file(FIRST, homes[maker], "old").await;
+            if maker != SECOND {
+                let placed = all.rename(FIRST, (homes[maker], "old"), (from, "old"));
+                placed.await.unwrap();
+            }
+            let stop = all.hold_next(which);
+            let (tree, who) = (all.at(FIRST).clone(), all.who.clone());
+            let moving = tokio::spawn(async move {
+                let (old, new) = (called("old"), called("new"));
+                tree.rename(&who, (from, &old), (to, &new)).await
+            });
+            stop.is_reached.notified().await;
+            moving.abort();
+            assert!(moving.await.is_err());
+            all.kill(FIRST);
+            stop.goes_on.notify_one();
+            let between = all.between.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                between.pass_a_lease();
+            });
+            let limit = Duration::from_secs(60);
+            let started = tokio::time::timeout(limit, all.start(FIRST)).await;
+            started.expect("the first server starts");
+            all.end_reclaim().await;
+            settle(&all).await;
+            all.expect_names(from, &[]).await;
+            all.expect_names(to, &[("new", file)]).await;
+            expect_links(&all, file, 1).await;
+        }
+    }
+}
+
+fn is_finish(question: &Question) -> bool {
+    matches!(question, Question::FinishMove(..))
+}
+
+fn is_prepare(question: &Question) -> bool {
+    matches!(question, Question::PrepareMove(..))
+}
+
+/// The only name of a file is at the second home.
+async fn file_at_the_second(all: &Both, homes: [ObjectId; 3], maker: usize) -> ObjectId {
+    let file = all.file(FIRST, homes[maker], "name").await;
+    if maker != SECOND {
+        let placed = all.rename(FIRST, (homes[maker], "name"), (homes[SECOND], "name"));
+        placed.await.unwrap();
+    }
+    file
+}
+
+async fn give_up(all: &mut Both, at: usize) {
+    let given_up = all.at(FIRST).give_up_home(slot(at), |_| {}).await;
+    given_up.unwrap();
+    all.left(at);
+    settle(all).await;
+}
+
+/// The name of a file that was found when a home was given up.
+async fn expect_found(all: &Both, lost: usize, file: ObjectId) {
+    let directory = format!("lost+found.{}", slot(lost).0);
+    let directory = all.find(FIRST, ROOT, &directory).await.unwrap();
+    let name = format!("file-{:x}", file.as_u64());
+    all.expect_names(directory, &[(&*name, file)]).await;
+    expect_links(all, file, 1).await;
+}
+
+/// A home from which a name has just left is lost before it has heard so.
+#[tokio::test]
+async fn a_name_that_left_a_lost_home_in_time_stays() {
+    for (maker, to) in [
+        (FIRST, FIRST),
+        (THIRD, FIRST),
+        (FIRST, THIRD),
+        (THIRD, THIRD),
+    ] {
+        for restarted in [false, true] {
+            let (mut all, homes) = three_homes().await;
+            let file = file_at_the_second(&all, homes, maker).await;
+            all.fail_after(usize::from(to == THIRD), is_finish, Fate::Lost);
+            let moved = all.rename(FIRST, (homes[SECOND], "name"), (homes[to], "name"));
+            moved.await.unwrap();
+            all.kill(SECOND);
+            if restarted {
+                all.restart_without_reclaim(FIRST).await;
+            }
+            give_up(&mut all, SECOND).await;
+            all.expect_names(homes[to], &[("name", file)]).await;
+            let links = all.at(FIRST).attributes(file).await.unwrap().links;
+            let found = all.find(FIRST, ROOT, "lost+found.2").await;
+            assert_eq!(links, 1 + u32::from(found.is_ok()));
+            all.remove(FIRST, homes[to], "name").await.unwrap();
+        }
+    }
+}
+
+/// The home to which a name moves is lost, with the name, after the source has removed it.
+#[tokio::test]
+async fn a_file_whose_name_moved_to_a_lost_home_is_found() {
+    for maker in [FIRST, SECOND] {
+        for restarted in [false, true] {
+            let (mut all, homes) = three_homes().await;
+            let file = file_at_the_second(&all, homes, maker).await;
+            all.fail_after(1, is_finish, Fate::Unanswered);
+            let moved = all.rename(FIRST, (homes[SECOND], "name"), (homes[THIRD], "name"));
+            moved.await.unwrap();
+            all.kill(THIRD);
+            if restarted {
+                all.restart_without_reclaim(FIRST).await;
+            }
+            give_up(&mut all, THIRD).await;
+            all.expect_names(homes[SECOND], &[]).await;
+            expect_found(&all, THIRD, file).await;
+        }
+    }
+}
+
+/// A home is lost while a name is about to leave it, and whoever decides that is away, or is lost, too.
+#[tokio::test]
+async fn a_file_whose_name_was_about_to_leave_a_lost_home_is_found() {
+    for restarted in [false, true] {
+        for both_lost in [false, true] {
+            let (mut all, homes) = three_homes().await;
+            let file = file_at_the_second(&all, homes, FIRST).await;
+            all.fail_next(is_prepare, Fate::Unanswered);
+            let moved = all.rename(FIRST, (homes[SECOND], "name"), (homes[THIRD], "name"));
+            assert!(moved.await.is_err());
+            all.kill(SECOND);
+            all.kill(THIRD);
+            if restarted {
+                all.restart_without_reclaim(FIRST).await;
+            }
+            give_up(&mut all, SECOND).await;
+            match both_lost {
+                true => give_up(&mut all, THIRD).await,
+                false => all.start(THIRD).await,
+            }
+            settle(&all).await;
+            expect_found(&all, SECOND, file).await;
         }
     }
 }

@@ -99,7 +99,11 @@ impl FileSystem for PoolTree {
             self.own.create(who, directory, name, new, set).await
         };
         match created {
-            Err(Error::CrossHome) => self.found_elsewhere(who, (directory, name)).await,
+            Err(Error::CrossHome) => match self.found_elsewhere(who, (directory, name)).await {
+                // The name is gone by now.
+                Err(Error::NotFound) => Err(Error::Delay),
+                found => found,
+            },
             created => created,
         }
     }

@@ -10,6 +10,7 @@
 
 mod file_system;
 mod listing;
+mod settling;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -92,10 +93,13 @@ pub struct PoolTree {
     pub(crate) came: Mutex<Vec<Came>>,
     /// Moves between two joined servers, by the decider and its number. Only the first server has some.
     pub(crate) passed: Mutex<BTreeMap<(ReplicaSlot, u64), Passed>>,
+    /// Homes that are given up. They cannot be asked any more.
+    pub(crate) lost: Mutex<BTreeSet<ReplicaSlot>>,
     /// Held by the task that adjusts for how many names elsewhere files are kept.
     pub(crate) holding: tokio::sync::Mutex<()>,
-    /// Local files for which another home is being asked for its number of names. An entry is removed when that home reports meanwhile.
-    pub(crate) counting: Mutex<BTreeSet<(ReplicaSlot, ObjectId)>>,
+    /// Files kept here for which another home is being asked for its number of names, and the number of the question. An entry is removed
+    /// when that home reports meanwhile.
+    pub(crate) counting: Mutex<BTreeMap<(ReplicaSlot, ObjectId), u64>>,
     /// Files of other homes whose number of local names must be reported.
     pub(crate) owed: Mutex<BTreeSet<ObjectId>>,
     /// Homes that must be asked for their number of names of local files.
@@ -112,6 +116,8 @@ pub struct PoolTree {
     pub(crate) next_seal: AtomicU64,
     /// Clients of this server, and those that come through it, have nothing to reclaim any more.
     have_reclaimed: AtomicBool,
+    /// What is being settled.
+    settling_now: Mutex<BTreeSet<settling::Part>>,
     forget: Mutex<Vec<Forget>>,
     lock_listeners: Mutex<Vec<LockListener>>,
     this: Weak<PoolTree>,
@@ -188,6 +194,7 @@ impl PoolTree {
             moves: Mutex::default(),
             came: Mutex::default(),
             passed: Mutex::default(),
+            lost: Mutex::default(),
             holding: tokio::sync::Mutex::default(),
             counting: Mutex::default(),
             owed: Mutex::default(),
@@ -198,6 +205,7 @@ impl PoolTree {
             settling: tokio::sync::Mutex::default(),
             next_seal,
             have_reclaimed: AtomicBool::new(false),
+            settling_now: Mutex::default(),
             forget: Mutex::default(),
             lock_listeners: Mutex::default(),
             this: this.clone(),
@@ -251,15 +259,6 @@ impl PoolTree {
         let place = self.places.read().await;
         self.check_place(directory, name)?;
         Ok(place)
-    }
-
-    /// Settles operations over two homes. Call it about once a second.
-    pub async fn settle_over_homes(&self) {
-        self.settle_leaving().await;
-        self.settle_passed().await;
-        self.settle_came().await;
-        self.settle_owed().await;
-        self.settle_unsure().await;
     }
 
     fn others(&self) -> Vec<Arc<RemoteTree>> {
@@ -416,7 +415,8 @@ impl PoolTree {
                 tracing::warn!(%directory, %name, file = %file.id, "a name of a file is removed: the file is lost with its metadata server");
                 Ok(())
             }
-            Err(Error::NotFound | Error::Delay) => Ok(()),
+            Err(Error::NotFound) => Ok(()),
+            // The name leads to another object by now.
             Err(error) => Err(error),
         }
     }
@@ -434,18 +434,20 @@ impl PoolTree {
             replaced = self.file_elsewhere(who, to).await?;
         }
         let _busy = replaced.map(|id| self.busy(id)).transpose()?;
+        // In case nobody waits for the end of this.
+        locked(&self.owed).extend(replaced);
         let renamed = {
             let _place = self.take_place(from).await?;
             self.check_place(to.0, to.1)?;
             self.own.rename(who, from, to).await
         };
-        if let (Some(replaced), Ok(_)) = (replaced, &renamed) {
+        if let Some(replaced) = replaced {
             self.tell_names(replaced).await;
         }
         renamed
     }
 
-    /// The file with this name, if it lives elsewhere. Updates its owner and mode here.
+    /// The file with this name, if it lives elsewhere. Updates its owner and mode here; a file that is lost with its home has none.
     async fn file_elsewhere(
         &self,
         who: &Credentials,
@@ -453,7 +455,7 @@ impl PoolTree {
     ) -> Result<Option<ObjectId>> {
         match self.own.lookup(who, directory, name).await {
             Ok(found) if self.is_elsewhere(found.id) && !found.is_directory() => {
-                self.refresh(found.id).await?;
+                self.refresh_unless_lost(found.id).await?;
                 Ok(Some(found.id))
             }
             // The operation itself reports what is wrong.
