@@ -51,6 +51,12 @@ impl Error {
         let cause = "the server closed the connection";
         Error::Transport(io::Error::new(io::ErrorKind::ConnectionReset, cause))
     }
+
+    /// No slot of the session can be used any more.
+    pub(crate) fn used_up() -> Self {
+        let cause = "the answers to requests on all slots of the session are lost";
+        Error::Transport(io::Error::other(cause))
+    }
 }
 
 /// An operation's name, for messages.

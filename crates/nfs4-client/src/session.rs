@@ -122,7 +122,10 @@ impl Session {
     }
 
     /// Takes a slot out of use by other calls, for a test that sends its own requests on it.
-    pub async fn take_slot(&self) -> Slot {
+    ///
+    /// # Errors
+    /// When the server's state of every slot is not known.
+    pub async fn take_slot(&self) -> Result<Slot, Error> {
         self.slots.take().await
     }
 
@@ -162,7 +165,7 @@ impl Session {
         credentials: &Credentials,
         ops: Vec<ArgOp4>,
     ) -> Result<CompoundRes, Error> {
-        let mut slot = self.slots.take().await;
+        let mut slot = self.slots.take().await?;
         let must_keep = ops.iter().any(needs_kept_reply);
         let mut request = CompoundCall {
             tag: Bytes::new(),

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nfs4::{SequenceArgs, SessionId4};
 use tokio::sync::Notify;
 
+use crate::error::Error;
+
 /// The slots of one session.
 #[derive(Debug)]
 pub(crate) struct Slots {
@@ -28,6 +30,8 @@ struct Table {
 struct Entry {
     next_sequence: u32,
     taken: bool,
+    /// It is never given back.
+    abandoned: bool,
 }
 
 impl Slots {
@@ -36,6 +40,7 @@ impl Slots {
         let unused = Entry {
             next_sequence: 1,
             taken: false,
+            abandoned: false,
         };
         let entries = vec![unused; count as usize];
         Self {
@@ -50,16 +55,22 @@ impl Slots {
 
     /// Takes the lowest free slot, after waiting for one. Low ones come first so that a server can
     /// shrink the table from above.
-    pub(crate) async fn take(self: &Arc<Self>) -> Slot {
+    ///
+    /// # Errors
+    /// When no slot can become free any more, because the server's state of each is not known.
+    pub(crate) async fn take(self: &Arc<Self>) -> Result<Slot, Error> {
         loop {
             let freed = self.freed.notified();
             if let Some((id, sequence)) = self.take_free() {
-                return Slot {
+                return Ok(Slot {
                     slots: Arc::clone(self),
                     id,
                     sequence,
                     usable: true,
-                };
+                });
+            }
+            if self.lock().is_used_up() {
+                return Err(Error::used_up());
             }
             freed.await;
         }
@@ -90,8 +101,18 @@ impl Slots {
         self.lock().entries[id as usize] = Entry {
             next_sequence,
             taken: false,
+            abandoned: false,
         };
         self.freed.notify_one();
+    }
+
+    fn abandon(&self, id: u32) {
+        let mut table = self.lock();
+        table.entries[id as usize].abandoned = true;
+        if table.is_used_up() {
+            // All who wait for a slot give up.
+            self.freed.notify_waiters();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -112,6 +133,10 @@ impl Table {
         self.entries[..self.limit]
             .iter()
             .position(|entry| !entry.taken)
+    }
+
+    fn is_used_up(&self) -> bool {
+        self.entries[..self.limit].iter().all(|it| it.abandoned)
     }
 
     fn highest_taken(&self) -> u32 {
@@ -162,6 +187,7 @@ impl Slot {
     /// further request would be safe on it.
     pub(crate) fn abandon(mut self) {
         self.usable = false;
+        self.slots.abandon(self.id);
     }
 }
 
@@ -190,13 +216,13 @@ mod tests {
     #[tokio::test]
     async fn the_lowest_free_slot_is_taken_and_keeps_its_sequence() {
         let slots = slots(3);
-        let mut first = slots.take().await;
-        let second = slots.take().await;
+        let mut first = slots.take().await.unwrap();
+        let second = slots.take().await.unwrap();
         assert_eq!((first.id(), first.sequence(), second.id()), (0, 1, 1));
         assert_eq!(first.sequence_args(true).highest_slotid, 1);
         first.advance();
         drop(first);
-        let again = slots.take().await;
+        let again = slots.take().await.unwrap();
         assert_eq!((again.id(), again.sequence()), (0, 2));
         drop(second);
         assert_eq!(again.sequence_args(false).highest_slotid, 0);
@@ -205,10 +231,10 @@ mod tests {
     #[tokio::test]
     async fn a_request_waits_while_all_slots_are_taken() {
         let slots = slots(1);
-        let mut held = slots.take().await;
+        let mut held = slots.take().await.unwrap();
         let waiting = tokio::spawn({
             let slots = Arc::clone(&slots);
-            async move { slots.take().await.sequence() }
+            async move { slots.take().await.unwrap().sequence() }
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
@@ -221,17 +247,38 @@ mod tests {
     async fn the_servers_wish_bounds_the_slots_in_use() {
         let slots = slots(4);
         slots.follow_target(0);
-        let only = slots.take().await;
+        let only = slots.take().await.unwrap();
         assert_eq!(slots.lock().take_lowest(), None);
         slots.follow_target(99);
-        assert_eq!(slots.take().await.id(), 1);
+        assert_eq!(slots.take().await.unwrap().id(), 1);
         drop(only);
     }
 
     #[tokio::test]
     async fn an_abandoned_slot_is_never_used_again() {
         let slots = slots(2);
-        slots.take().await.abandon();
-        assert_eq!(slots.take().await.id(), 1);
+        slots.take().await.unwrap().abandon();
+        assert_eq!(slots.take().await.unwrap().id(), 1);
+    }
+
+    /// A server stood still for longer than a client waits, with a request on every slot. Requests that waited for a slot waited for ever.
+    #[tokio::test]
+    async fn nobody_waits_for_slots_that_are_all_abandoned() {
+        let slots = slots(2);
+        let held = [slots.take().await.unwrap(), slots.take().await.unwrap()];
+        let waiting: Vec<_> = (0..3)
+            .map(|_| {
+                let slots = Arc::clone(&slots);
+                tokio::spawn(async move { slots.take().await.map(drop) })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        for slot in held {
+            slot.abandon();
+        }
+        for one in waiting {
+            assert!(one.await.unwrap().is_err());
+        }
+        assert!(slots.take().await.is_err());
     }
 }

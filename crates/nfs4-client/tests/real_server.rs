@@ -220,7 +220,7 @@ async fn a_repeated_request_is_executed_once() {
     let client = Client::connect(options).await.unwrap();
     let root = client.mount(Ganesha::EXPORT).await.unwrap();
     let session = client.session();
-    let mut slot = session.take_slot().await;
+    let mut slot = session.take_slot().await.unwrap();
     let credentials = session.options().credentials.clone();
     let kind = CreateType4::Dir;
     let request = vec![

@@ -19,6 +19,9 @@ const ANY: Stateid4 = Stateid4 {
 /// Connections of a session. A request that waits for a large WRITE does not delay others.
 const CONNECTIONS: usize = 2;
 
+/// The longest wait for an answer over a connection that seems to be in order. A large WRITE over a slow link takes as long.
+const ANSWER: Duration = Duration::from_secs(60);
+
 /// Why a data server did not do what was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unserved {
@@ -135,7 +138,13 @@ impl Sessions {
         // The second attempt uses a new session, if the server lost the first one with its memory.
         for _ in 0..2 {
             let client = self.client(server, address).await?;
-            match client.compound(request.clone()).await {
+            let answer = tokio::time::timeout(ANSWER, client.compound(request.clone())).await;
+            let Ok(answer) = answer else {
+                tracing::debug!(server = server.0, "a data server does not answer in time");
+                self.give_up(server, &client).await;
+                return Err(Unserved::Uncertain);
+            };
+            match answer {
                 Ok(mut reply) if reply.status == NfsStat4::Ok => {
                     return reply.results.pop().ok_or(Unserved::Uncertain);
                 }

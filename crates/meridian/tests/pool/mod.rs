@@ -9,6 +9,7 @@ mod joined_servers;
 mod lost;
 mod moved;
 mod space;
+mod stood_still;
 mod whereabouts;
 
 use std::collections::BTreeSet;

@@ -124,7 +124,7 @@ pub fn linux_works_in_a_directory_of_the_second_metadata_server() -> Result<()> 
 
 /// Where directories live: all at the first one, or some at the other.
 const ALL_AT_FIRST: &str = "";
-const MAKES_DIRECTORIES: &str = "[pool]\nmakes_directories = true\n";
+pub const MAKES_DIRECTORIES: &str = "[pool]\nmakes_directories = true\n";
 
 fn locks_stand(configuration: &str, file: &str) -> Result<()> {
     let world = world()?;

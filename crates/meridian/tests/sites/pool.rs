@@ -8,8 +8,9 @@ use anyhow::{Context, Result, ensure};
 use server::{PoolServerStatus, Status};
 use testbed::{Guest, LinkSettings, Mount, Place, Role, Service, World};
 
-use crate::hands::run;
-use crate::scene::{MOUNT, eventually, meridian, on_data, peer_address, serve};
+use crate::hands::{program, run};
+use crate::metadata_servers::MAKES_DIRECTORIES;
+use crate::scene::{MOUNT, eventually, meridian, on_data, peer_address, serve, serve_with};
 
 /// The metadata server is the first one.
 const MACHINES: [&str; 4] = ["names", "one", "two", "three"];
@@ -222,7 +223,8 @@ pub fn linux_reads_and_writes_at_the_data_servers_through_a_second_metadata_serv
     };
     on_data(names).begin_pool(&["--stripe-unit", "64 KiB"], peer_address(names))?;
     let mut servers = vec![serve(names)?];
-    servers.push(joining(other, names, Role::MetadataServer)?);
+    on_data(other).join(&on_data(names), Role::MetadataServer, other.nfs_address())?;
+    servers.push(serve_with(other, MAKES_DIRECTORIES)?);
     for place in [one, two] {
         servers.push(joining(place, names, Role::DataServer)?);
     }
@@ -255,12 +257,51 @@ pub fn linux_reads_and_writes_at_the_data_servers_through_a_second_metadata_serv
         ensure!(there == here, "the other client reads something else");
     }
     reads_again(names, &guest)?;
+    files_are_as_on_a_disk(&guest, &at_first)?;
     guest.power_off()?;
     at_first.power_off()?;
     for mut server in servers {
         let status = server.stop()?;
         ensure!(status.success(), "a server stopped with {status}");
     }
+    Ok(())
+}
+
+/// What programs do with files in a directory that lives at the server that has joined, by layouts of that server. Its client is the first one;
+/// the other one is at the first server.
+fn files_are_as_on_a_disk(guest: &Guest, at_first: &Guest) -> Result<()> {
+    run(guest, "mkdir -p /run/m/own/tour /run/m/own/extras")?;
+    run(guest, program(["tour", "/run/m/own/tour"]))?;
+    run(guest, program(["extras", "/run/m/own/extras"]))?;
+    // Across borders of stripes, both ways, past the client's memory.
+    let direct = "dd if=/run/bytes of=/run/m/own/direct bs=96K iflag=fullblock oflag=direct 2>/dev/null; dd if=/run/m/own/direct bs=80K iflag=direct 2>/dev/null | cmp - /run/bytes";
+    run(guest, direct)?;
+    // A client of the other server changes one file meanwhile.
+    let beside = "for round in $(seq 30); do cp /run/other /run/m/own/beside; cmp /run/other /run/m/own/beside || exit 1; done";
+    run(at_first, "head -c 300000 /dev/urandom >/run/other")?;
+    let beside = at_first.start(beside)?;
+    run(
+        guest,
+        program(["scribble", "/run/m/own/scribbled", "7", "400"]),
+    )?;
+    run(
+        at_first,
+        program(["scribble", "/run/m/own/scribbled-there", "8", "200"]),
+    )?;
+    crate::hands::finish(&beside)?;
+    // What is renamed and removed stays readable for who has opened it.
+    let open = "cp /run/bytes /run/m/own/open; exec 5</run/m/own/open; mv /run/m/own/open /run/m/moved; rm /run/m/moved; echo 3 >/proc/sys/vm/drop_caches; cmp - /run/bytes <&5";
+    run(guest, open)?;
+    // Beyond 4 GiB.
+    let end = "printf end | dd of=/run/m/own/far bs=1 seek=4831838208 2>/dev/null; sync";
+    run(guest, end)?;
+    let far = run(
+        at_first,
+        "stat -c %s /run/m/own/far; tail -c 3 /run/m/own/far",
+    )?;
+    ensure!(far.text() == "4831838211\nend", "{}", far.text());
+    run(at_first, "rm -r /run/m/own")?;
+    run(guest, "test ! -e /run/m/own")?;
     Ok(())
 }
 

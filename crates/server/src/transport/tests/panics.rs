@@ -38,7 +38,7 @@ async fn a_request_that_panics_is_answered_once_and_others_of_its_connection_go_
     let connection = client.session().connection(0).await.unwrap();
     let credentials = &client.session().options().credentials;
     for (number, name) in [(2, "panics at once"), (3, "panics later")] {
-        let mut slot = client.session().take_slot().await;
+        let mut slot = client.session().take_slot().await.unwrap();
         let request = |last| {
             let sequence = nfs4::ArgOp4::Sequence(slot.sequence_args(true));
             vec![sequence, ops::putfh(&root), last]
@@ -91,7 +91,7 @@ async fn a_request_that_waits_outlives_its_connection() {
     let root = client.mount("/export").await.unwrap();
     let session = client.session();
     let connection = session.connection(0).await.unwrap();
-    let slot = session.take_slot().await;
+    let slot = session.take_slot().await.unwrap();
     let asked = vec![
         nfs4::ArgOp4::Sequence(slot.sequence_args(true)),
         ops::putfh(&root),
