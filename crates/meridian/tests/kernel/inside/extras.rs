@@ -24,7 +24,7 @@ pub fn walk(folder: &Path) -> Result<()> {
         ("large extended attributes", large_attributes),
         ("extended attributes of folders", attributes_of_folders),
     ];
-    show(folder, sights)
+    show(folder, sights, &[])
 }
 
 fn new_file(at: &Path) -> Result<File> {

@@ -35,7 +35,8 @@ pub fn main(words: Vec<String>) -> ExitCode {
 fn program(words: &[&str]) -> Result<()> {
     match *words {
         ["compare", original, copy] => trees::compare(Path::new(original), Path::new(copy)),
-        ["tour", folder] => tour::walk(Path::new(folder)),
+        ["tour", folder] => tour::walk(Path::new(folder), &[]),
+        ["tour-but", folder, ref left_out @ ..] => tour::walk(Path::new(folder), left_out),
         ["extras", folder] => extras::walk(Path::new(folder)),
         ["fill", folder, prefix, from, until] => {
             entries::fill(Path::new(folder), prefix, from.parse()?, until.parse()?)

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 
 use super::tour::drop_caches;
 
@@ -110,7 +111,9 @@ impl Scribbler<'_> {
 
     fn punch(&mut self, at: usize, length: usize) -> Result<&'static str> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        rustix::fs::fallocate(&self.file, flags, at as u64, length as u64).context("punch")?;
+        if !self.fallocate(flags, at, length)? {
+            return Ok("punch: not supported");
+        }
         let end = (at + length).min(self.model.len());
         if at < end {
             self.model[at..end].fill(0);
@@ -119,10 +122,20 @@ impl Scribbler<'_> {
     }
 
     fn allocate(&mut self, at: usize, length: usize) -> Result<&'static str> {
-        let flags = FallocateFlags::empty();
-        rustix::fs::fallocate(&self.file, flags, at as u64, length as u64).context("allocate")?;
+        if !self.fallocate(FallocateFlags::empty(), at, length)? {
+            return Ok("allocate: not supported");
+        }
         self.grow(at + length);
         Ok("allocate")
+    }
+
+    /// False where the mount's version, or the kind of file, does not support it; the program for holes shows where it is.
+    fn fallocate(&self, flags: FallocateFlags, at: usize, length: usize) -> Result<bool> {
+        match rustix::fs::fallocate(&self.file, flags, at as u64, length as u64) {
+            Ok(()) => Ok(true),
+            Err(Errno::OPNOTSUPP) => Ok(false),
+            Err(error) => Err(error).context("fallocate"),
+        }
     }
 
     fn synchronise(&mut self) -> Result<&'static str> {
