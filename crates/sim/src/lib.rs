@@ -96,6 +96,7 @@
 //! | 85 | `tests/power_loss` of `store` | here what a replica says is stable |
 //! | 86, 87 | `state/arrivals.rs` and `state/outbound.rs` of `replica` | |
 //! | 88 | `state/arrivals.rs` of `replica` | |
+//! | 89 | `shipping/tests` of `replica` | |
 
 #![forbid(unsafe_code)]
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nfs4::{ArgOp4, NfsFh4, NfsStat4, ResOp4, StableHow4, Stateid4, Verifier4};
@@ -67,8 +67,14 @@ pub(crate) struct Sessions {
     patience: Duration,
 }
 
-/// The connection to one data server.
-type Line = tokio::sync::Mutex<Option<(SocketAddr, Client)>>;
+/// The connection to one data server, and when the last attempt to make one failed.
+type Line = tokio::sync::Mutex<Known>;
+
+#[derive(Debug, Default)]
+struct Known {
+    client: Option<(SocketAddr, Client)>,
+    failed: Option<Instant>,
+}
 
 impl Sessions {
     /// Sessions in which a request waits at most this long for an answer.
@@ -172,12 +178,16 @@ impl Sessions {
         server: DataServerNumber,
         address: SocketAddr,
     ) -> Result<Client, Unserved> {
-        let line = self.line(server);
+        let (line, begun) = (self.line(server), Instant::now());
         let mut line = line.lock().await;
-        if let Some((known, client)) = &*line
+        if let Some((known, client)) = &line.client
             && *known == address
         {
             return Ok(client.clone());
+        }
+        // It was tried meanwhile: those that wait do not try one after the other.
+        if line.failed.is_some_and(|failed| failed > begun) {
+            return Err(Unserved::Away);
         }
         let options = Options {
             minor_version: 1,
@@ -186,17 +196,15 @@ impl Sessions {
             ..Options::at(address)
         };
         let connected = tokio::time::timeout(self.patience, Client::connect(options)).await;
-        match connected {
-            Ok(Ok(client)) => {
-                *line = Some((address, client.clone()));
-                Ok(client)
-            }
-            Ok(Err(error)) => {
-                tracing::debug!(server = server.0, %address, %error, "no session with a data server");
-                Err(Unserved::Away)
-            }
-            Err(_elapsed) => Err(Unserved::Away),
+        if let Ok(Ok(client)) = connected {
+            line.client = Some((address, client.clone()));
+            return Ok(client);
         }
+        line.failed = Some(Instant::now());
+        if let Ok(Err(error)) = connected {
+            tracing::debug!(server = server.0, %address, %error, "no session with a data server");
+        }
+        Err(Unserved::Away)
     }
 
     /// The next request uses another session.
@@ -205,8 +213,8 @@ impl Sessions {
         let mut line = line.lock().await;
         let is_it =
             |(_, known): &(SocketAddr, Client)| Arc::ptr_eq(known.session(), client.session());
-        if line.as_ref().is_some_and(is_it) {
-            *line = None;
+        if line.client.as_ref().is_some_and(is_it) {
+            line.client = None;
         }
     }
 

@@ -39,5 +39,5 @@ pub(super) enum Doing {
 
 /// The number of bytes that each client reads or writes.
 pub(super) fn size(extent: Extent) -> u64 {
-    extent.choose(16 << 20, 1 << 20)
+    extent.choose(8 << 20, 1 << 20)
 }

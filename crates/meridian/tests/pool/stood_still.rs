@@ -3,6 +3,8 @@
 
 use std::net::SocketAddr;
 
+use nfs4::Bitmap4;
+use nfs4_client::StableHow4;
 use rustix::process::Signal;
 use tokio::task::JoinSet;
 
@@ -60,4 +62,37 @@ fn requests_to_a_data_server_that_stood_still_are_over_when_it_is_back() {
     }
     block_on(write(&names, "more", b"text"));
     assert_eq!(block_on(read(&names, "more")), b"text");
+}
+
+/// Files whose bytes are not stable, and removed ones, are left for the next start.
+#[test]
+fn a_metadata_server_stops_while_a_data_server_stands_still() {
+    let (metadata, names, _machines, servers) = striping_over([2]);
+    block_on(async {
+        let (client, root) = client_of(&names).await;
+        for number in 0..40 {
+            let name = format!("file-{number}");
+            let file = client.open(&root, &*name, &How::create(0o644)).await;
+            let (file, bytes) = (file.unwrap(), vec![7; BLOCK].into());
+            let written = client.write(&file, 0, bytes, StableHow4::Unstable);
+            written.await.unwrap();
+        }
+        servers[0].signal(Signal::STOP);
+        for number in 0..10 {
+            let name = format!("file-{number}");
+            client.remove(&root, &*name).await.unwrap();
+        }
+    });
+    names.stop();
+    servers[0].signal(Signal::CONT);
+    let names = metadata.place.start();
+    until_there(&metadata, 2);
+    block_on(async {
+        let (client, root) = client_of(&names).await;
+        assert_eq!(
+            client.readdir(&root, Bitmap4::of(&[])).await.unwrap().len(),
+            30
+        );
+        client.leave().await.unwrap();
+    });
 }

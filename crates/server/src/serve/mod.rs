@@ -53,6 +53,8 @@ const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 const PARTING_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a stop waits for data to become stable. What is left loses nothing: the system, or a data server, has it, and the next start knows of it.
 const SYNC_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a server that stops waits for the threads of its stores.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long abandoned work may take to end after everything was closed, and how often to check: only reference counts
 /// show that no task uses a store any more.
 const LEFTOVER_PATIENCE: Duration = Duration::from_secs(2);
@@ -472,9 +474,14 @@ impl Server {
         let stores = overview.trees.iter();
         let stores: Vec<_> = stores.map(|tree| Arc::downgrade(&tree.store)).collect();
         // Closing a store waits for its threads.
-        let closed = tokio::task::spawn_blocking(move || drop(overview)).await;
-        if let Err(error) = closed {
-            tracing::error!(%error, "a store was not closed in order");
+        let closing = tokio::task::spawn_blocking(move || drop(overview));
+        match tokio::time::timeout(CLOSE_PATIENCE, closing).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "a store was not closed in order"),
+            // What is not stable is treated as after a crash.
+            Err(_) => tracing::warn!(
+                "a store is not closed: its threads wait for a data server, or for a slow disk"
+            ),
         }
         // Abandoned work keeps them open for a moment.
         let begun = Instant::now();
@@ -522,10 +529,6 @@ impl Server {
                 tracing::info!(tree = %tree.name, "other replicas lack something; they get it after the next start");
             }
         }
-        // Data that other replicas lack may be at data servers.
-        if let Some(pool) = &self.overview.pool {
-            pool.put_away().await;
-        }
         for Tree { name, store, .. } in &self.overview.trees {
             match tokio::time::timeout(SYNC_PATIENCE, store.sync()).await {
                 Ok(Ok(())) => {}
@@ -537,6 +540,10 @@ impl Server {
                     tracing::warn!(tree = %name, "not everything is on stable storage: a data server does not answer, or a disk is slow");
                 }
             }
+        }
+        // Last, because data servers serve only under its leases.
+        if let Some(pool) = &self.overview.pool {
+            pool.put_away().await;
         }
     }
 }

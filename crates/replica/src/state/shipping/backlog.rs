@@ -304,7 +304,11 @@ impl Backlog {
     /// The peer was sent the sums of a piece and lacks these blocks. False if the peer was sent bytes, because then it cannot name blocks; `None` if
     /// the piece is not in flight.
     pub fn lacks_blocks(&mut self, id: PieceId, blocks: u64) -> Option<bool> {
-        let range = self.range_of(id)?;
+        let Some(range) = self.range_of(id) else {
+            // The file is gone, and the peer does not acknowledge what is not sent (counterexample 89).
+            self.land(id);
+            return None;
+        };
         let piece = self.in_flight.get_mut(&id)?;
         if piece.manner != Manner::Sums {
             return Some(false);

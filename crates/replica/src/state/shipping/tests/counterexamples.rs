@@ -141,3 +141,20 @@ fn bytes_are_acknowledged_only_with_the_rows_they_follow() {
     world.check();
     assert!(world.settle());
 }
+
+/// Counterexample 89: the receiver is offered a file, and answers that it lacks a part. The file is removed before the answer arrives.
+#[test]
+fn counterexample_89_an_answer_about_a_removed_file_frees_what_it_took() {
+    let mut world = World::new();
+    let file = world.create();
+    world.write(file, 0..20, false);
+    world.crash_primary(&(0..0));
+    send_everything(&mut world);
+    while world.deliver_row() || world.deliver_piece(0) {}
+    world.make_stable();
+    world.remove(file);
+    assert!(world.backlog.in_flight_bytes() > 0);
+    while world.deliver_acknowledgement(0) {}
+    assert_eq!(world.backlog.in_flight_bytes(), 0);
+    assert!(world.settle());
+}
