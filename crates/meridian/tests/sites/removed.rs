@@ -29,11 +29,21 @@ fn reads(hand: &mut Hand, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless a site keeps some files without a name at last, or none.
-fn keeps_files(sites: &Sites, some: bool, site: usize) -> Result<()> {
-    let kept = if some { "keeps" } else { "keeps no" };
-    let what = format!("{} {kept} files without a name", NAMES[site]);
-    eventually(&what, || Ok((sites.orphans(site)? > 0) == some))
+/// Fails unless a site keeps files without a name at last. Where a busy machine lets a control stay, another site than the remover's decides.
+fn some_site_keeps_files(sites: &Sites) -> Result<()> {
+    eventually("a site keeps files without a name", || {
+        let mut kept = 0;
+        for site in 0..NAMES.len() {
+            kept += sites.orphans(site)?;
+        }
+        Ok(kept > 0)
+    })
+}
+
+/// Fails unless a site keeps no file without a name at last.
+fn keeps_no_files(sites: &Sites, site: usize) -> Result<()> {
+    let what = format!("{} keeps no files without a name", NAMES[site]);
+    eventually(&what, || Ok(sites.orphans(site)? == 0))
 }
 
 /// Read, write and fsync through the descriptor got ESTALE, and what was kept stayed until the server was started anew.
@@ -46,14 +56,14 @@ pub fn what_one_site_removes_or_replaces_stays_open_at_the_others() -> Result<()
             hands.rotate_left(1);
             let remover = (round + 1) % NAMES.len();
             let about = || format!("round {round}, removed at {}", NAMES[remover]);
-            tell_round(sites, &mut hands, remover, round).with_context(about)?;
+            tell_round(sites, &mut hands, round).with_context(about)?;
         }
         Ok(())
     })
 }
 
-/// The first hand removes, at this site; the other two have the file open.
-fn tell_round(sites: &Sites, hands: &mut [Hand], remover: usize, round: usize) -> Result<()> {
+/// The first hand removes; the other two have the file open.
+fn tell_round(sites: &Sites, hands: &mut [Hand], round: usize) -> Result<()> {
     let [first, one, other] = hands else {
         unreachable!("there are three sites")
     };
@@ -78,14 +88,14 @@ fn tell_round(sites: &Sites, hands: &mut [Hand], remover: usize, round: usize) -
     write_and_sync(other, "after!")?;
     reads(one, "after!")?;
     sites.quiet()?;
-    keeps_files(sites, true, remover)?;
+    some_site_keeps_files(sites)?;
     write_and_sync(one, "later!")?;
     one.does(Act::Close(open_file()))?;
     reads(other, "later!")?;
     write_and_sync(other, "at last")?;
     reads(other, "at last")?;
     other.does(Act::Close(open_file()))?;
-    (0..NAMES.len()).try_for_each(|site| keeps_files(sites, false, site))?;
+    (0..NAMES.len()).try_for_each(|site| keeps_no_files(sites, site))?;
     if replaces {
         let text = first.does(Act::ReadFile(name.clone()))?;
         ensure!(text == "another", "the new file has '{text}'");
