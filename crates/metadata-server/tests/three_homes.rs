@@ -358,7 +358,7 @@ async fn a_file_whose_name_moved_to_a_lost_home_is_found() {
     }
 }
 
-/// A home is lost while a name is about to leave it, and whoever decides that is away, or is lost, too.
+/// A home is lost while a name is about to leave it, and the home that decides that is away, or is lost, too.
 #[tokio::test]
 async fn a_file_whose_name_was_about_to_leave_a_lost_home_is_found() {
     for restarted in [false, true] {
