@@ -227,30 +227,13 @@ impl PoolTree {
         (id, names, doubtful): (ObjectId, &[Name], u32),
         found: &mut Option<ObjectId>,
     ) -> Result<()> {
-        if self.is_elsewhere(id) {
-            // No other task works on its local names meanwhile.
-            let busy = self.busy(id);
-            let _in_use = match &busy {
-                Ok(_) => None,
-                Err(_) => Some(self.use_moved(id)?),
-            };
-            self.let_go_alone(home, (id, names, doubtful), found)
-                .await?;
-            locked(&self.owed).insert(id);
-            return Ok(());
-        }
-        let _alone = self.holding.lock().await;
-        // No task removes the last other name meanwhile.
-        let _places = self.places.write().await;
-        self.let_go_alone(home, (id, names, doubtful), found).await
-    }
-
-    async fn let_go_alone(
-        &self,
-        home: ReplicaSlot,
-        (id, names, doubtful): (ObjectId, &[Name], u32),
-        found: &mut Option<ObjectId>,
-    ) -> Result<()> {
+        let is_elsewhere = self.is_elsewhere(id);
+        // No other task works on its names here, or removes the last other one, meanwhile.
+        let _elsewhere = is_elsewhere.then(|| self.use_names(id)).transpose()?;
+        let _here = match is_elsewhere {
+            true => None,
+            false => Some((self.holding.lock().await, self.places.write().await)),
+        };
         let needs_name = match self.links_of(home, id).await? {
             Links::Of(links) => links <= doubtful,
             Links::Unknown => true,
@@ -265,6 +248,9 @@ impl PoolTree {
         }
         for name in names {
             self.drop_hidden(name).await?;
+        }
+        if is_elsewhere {
+            locked(&self.owed).insert(id);
         }
         Ok(())
     }

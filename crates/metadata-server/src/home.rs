@@ -73,12 +73,6 @@ impl Operations {
         self.earlier.retain(|group| group.try_write().is_err());
         self.earlier.push(ended);
     }
-
-    fn begin(&self) -> (Result<OwnedRwLockReadGuard<()>>, Vec<Arc<RwLock<()>>>) {
-        // No task waits for the write lock of the current group.
-        let under_way = self.current.clone().try_read_owned();
-        (under_way.map_err(|_| Error::Delay), self.earlier.clone())
-    }
 }
 
 /// One metadata server, and what its clients hold.
@@ -378,17 +372,27 @@ impl Home {
 
     /// Waits until changes of earlier runs and clients are over.
     pub(crate) async fn begin_change(&self, asker: Asking) -> Result<OwnedRwLockReadGuard<()>> {
-        let (under_way, earlier) = self.account(asker, |account| account.changes.begin())?;
-        let under_way = under_way?;
-        all_free(earlier).await;
-        Ok(under_way)
+        self.begin(asker, |account| &account.changes).await
     }
 
     /// Waits until questions of earlier runs in operations over homes are over, and not for changes: these may wait for such questions of
     /// this run.
     pub(crate) async fn begin_between(&self, asker: Asking) -> Result<OwnedRwLockReadGuard<()>> {
-        let (under_way, earlier) = self.account(asker, |account| account.between.begin())?;
-        let under_way = under_way?;
+        self.begin(asker, |account| &account.between).await
+    }
+
+    async fn begin(
+        &self,
+        asker: Asking,
+        of: fn(&Account) -> &Operations,
+    ) -> Result<OwnedRwLockReadGuard<()>> {
+        let (under_way, earlier) = self.account(asker, |account| {
+            let operations = of(account);
+            // No task waits for the write lock of the current group.
+            let under_way = operations.current.clone().try_read_owned();
+            (under_way, operations.earlier.clone())
+        })?;
+        let under_way = under_way.map_err(|_| Error::Delay)?;
         all_free(earlier).await;
         Ok(under_way)
     }

@@ -17,7 +17,7 @@ use vfs::{
 
 use crate::hidden::{numbered, numbers};
 use crate::moves::{keeper_name, mover};
-use crate::pool_tree::{Part, PoolTree, locked};
+use crate::pool_tree::{Busy, Part, PoolTree, locked};
 use crate::question::{Answer, Question, other_answer};
 use crate::remote_tree::RemoteTree;
 
@@ -218,16 +218,23 @@ impl PoolTree {
         Ok(())
     }
 
-    /// Keeps other tasks away from a file that a move keeps busy.
-    pub(crate) fn use_moved(&self, file: ObjectId) -> Result<InUse<'_>> {
-        let mut found = None;
-        for (of, passed) in locked(&self.passed).iter() {
-            if passed.file == Some(file) {
-                found = Some(*of);
-            }
+    /// Keeps other tasks away from the local names of a file of another home, also of one that a move keeps busy.
+    pub(crate) fn use_names(
+        &self,
+        file: ObjectId,
+    ) -> Result<(Option<Busy<'_>>, Option<InUse<'_>>)> {
+        if let Ok(busy) = self.busy(file) {
+            return Ok((Some(busy), None));
         }
-        let used = found.map(|of| self.use_passed(of)).transpose()?.flatten();
-        used.map(|(in_use, _)| in_use).ok_or(Error::Delay)
+        let moved = {
+            let passed = locked(&self.passed);
+            let mut of_file = passed.iter().filter(|(_, it)| it.file == Some(file));
+            of_file.next().map(|(of, _)| *of)
+        };
+        let (in_use, _) = self
+            .use_passed(moved.ok_or(Error::Delay)?)?
+            .ok_or(Error::Delay)?;
+        Ok((None, Some(in_use)))
     }
 
     /// The file that this hidden name keeps is kept for a move that may never be made: its source, or its decider, is one of these.

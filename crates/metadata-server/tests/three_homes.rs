@@ -292,7 +292,12 @@ async fn file_at_the_second(all: &Both, homes: [ObjectId; 3], maker: usize) -> O
     file
 }
 
-async fn give_up(all: &mut Both, at: usize) {
+/// A home is lost and given up, by the first server or its next run.
+async fn lose(all: &mut Both, at: usize, restarted: bool) {
+    all.kill(at);
+    if restarted {
+        all.restart_without_reclaim(FIRST).await;
+    }
     let given_up = all.at(FIRST).give_up_home(slot(at), |_| {}).await;
     given_up.unwrap();
     all.left(at);
@@ -323,11 +328,7 @@ async fn a_name_that_left_a_lost_home_in_time_stays() {
             all.fail_after(usize::from(to == THIRD), is_finish, Fate::Lost);
             let moved = all.rename(FIRST, (homes[SECOND], "name"), (homes[to], "name"));
             moved.await.unwrap();
-            all.kill(SECOND);
-            if restarted {
-                all.restart_without_reclaim(FIRST).await;
-            }
-            give_up(&mut all, SECOND).await;
+            lose(&mut all, SECOND, restarted).await;
             all.expect_names(homes[to], &[("name", file)]).await;
             let links = all.at(FIRST).attributes(file).await.unwrap().links;
             let found = all.find(FIRST, ROOT, "lost+found.2").await;
@@ -347,11 +348,7 @@ async fn a_file_whose_name_moved_to_a_lost_home_is_found() {
             all.fail_after(1, is_finish, Fate::Unanswered);
             let moved = all.rename(FIRST, (homes[SECOND], "name"), (homes[THIRD], "name"));
             moved.await.unwrap();
-            all.kill(THIRD);
-            if restarted {
-                all.restart_without_reclaim(FIRST).await;
-            }
-            give_up(&mut all, THIRD).await;
+            lose(&mut all, THIRD, restarted).await;
             all.expect_names(homes[SECOND], &[]).await;
             expect_found(&all, THIRD, file).await;
         }
@@ -368,14 +365,10 @@ async fn a_file_whose_name_was_about_to_leave_a_lost_home_is_found() {
             all.fail_next(is_prepare, Fate::Unanswered);
             let moved = all.rename(FIRST, (homes[SECOND], "name"), (homes[THIRD], "name"));
             assert!(moved.await.is_err());
-            all.kill(SECOND);
             all.kill(THIRD);
-            if restarted {
-                all.restart_without_reclaim(FIRST).await;
-            }
-            give_up(&mut all, SECOND).await;
+            lose(&mut all, SECOND, restarted).await;
             match both_lost {
-                true => give_up(&mut all, THIRD).await,
+                true => lose(&mut all, THIRD, false).await,
                 false => all.start(THIRD).await,
             }
             settle(&all).await;

@@ -77,7 +77,7 @@ struct Known {
 }
 
 impl Sessions {
-    /// Sessions in which a request waits at most this long for an answer.
+    /// Sessions that are made, and in which a request is repeated, for at most this long.
     pub(crate) fn new(patience: Duration) -> Sessions {
         Sessions {
             lines: Mutex::default(),

@@ -4,13 +4,9 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use tokio::task::JoinSet;
-
 use super::*;
+use crate::pool::calls::{numbered_blocks, read_at_once};
 
-/// What one request reads, and how many are under way at once for each client; all of the file that a client reads.
-const BLOCK: usize = 64 << 10;
-const BLOCKS: usize = 48;
 /// Bytes a second that the way carries to the joined server: what two clients read takes twelve seconds.
 const RATE: usize = 512 << 10;
 
@@ -59,34 +55,6 @@ fn carry(mut from: TcpStream, mut to: TcpStream, passes: impl Fn(usize)) {
     let _ = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
 }
 
-/// Reads all blocks of a file at once. How often the server has told the client to ask again.
-async fn read_at_once(server: &Running, name: &str) -> u64 {
-    let options = Options {
-        patience: PATIENCE,
-        ..Options::at(server.address)
-    };
-    let client = Client::connect(options).await.unwrap();
-    client.reclaim_complete().await.unwrap();
-    let root = client.mount("/export").await.unwrap();
-    let file = client.open(&root, name, &How::read()).await.unwrap();
-    let mut reading = JoinSet::new();
-    for block in 0..BLOCKS {
-        let (client, file) = (client.clone(), file.clone());
-        reading.spawn(async move {
-            let offset = (block * BLOCK) as u64;
-            let read = client.read(&file, offset, BLOCK as u32).await.unwrap();
-            assert!(read.data.len() == BLOCK && read.data.iter().all(|byte| *byte == block as u8));
-        });
-    }
-    while let Some(read) = reading.join_next().await {
-        read.unwrap();
-    }
-    client.close(&file).await.unwrap();
-    let put_off = client.session().times_put_off();
-    client.leave().await.unwrap();
-    put_off
-}
-
 #[test]
 fn a_question_that_takes_long_is_asked_once() {
     let [first, second] = [(); 2].map(|()| Site::new());
@@ -99,14 +67,15 @@ fn a_question_that_takes_long_is_asked_once() {
     let token = succeed(&pool(&first, &["invite", "--metadata-server"]));
     succeed(&join(&second, token.trim_end()));
     let shown = start(&second);
-    let bytes: Vec<u8> = (0..BLOCKS)
-        .flat_map(|block| vec![block as u8; BLOCK])
-        .collect();
+    let bytes = numbered_blocks();
     block_on(write(&names, "file", &bytes));
 
     let before = way.carried.load(Ordering::Relaxed);
     let put_off = block_on(async {
-        let clients = (read_at_once(&shown, "file"), read_at_once(&shown, "file"));
+        let clients = (
+            read_at_once(shown.address, "file"),
+            read_at_once(shown.address, "file"),
+        );
         tokio::join!(clients.0, clients.1)
     });
     assert_eq!(put_off, (0, 0));
