@@ -106,7 +106,7 @@ impl<'s> Stage<'s> {
 
     fn drawn(&mut self, profile: &Profile) -> Result<()> {
         let mut coming = draw(profile).into_iter().peekable();
-        // A fault that has to wait delays all later ones, so that no more faults overlap than were drawn.
+        // A fault that has to wait lasts as long as it was to, and delays all later ones, so that no other faults overlap than were drawn.
         let mut late = Duration::ZERO;
         loop {
             let time = Duration::from_micros(self.now());
@@ -121,9 +121,10 @@ impl<'s> Stage<'s> {
             while time < profile.length
                 && !self.is_replacing(time)
                 && let Some(fault) =
-                    coming.next_if(|fault| self.is_due(profile, fault, time - late))
+                    coming.next_if(|fault| self.is_due(profile, fault, time.saturating_sub(late)))
             {
-                late = time - fault.begin;
+                // Mending may have taken a while since `time`.
+                late = Duration::from_micros(self.now()).saturating_sub(fault.begin);
                 match self.may_begin(profile, &fault) {
                     true => self.strike(fault.later(late))?,
                     false => self.leave_out(&fault),
@@ -166,11 +167,8 @@ impl<'s> Stage<'s> {
         })
     }
 
-    /// Lets a server suffer a fault for its planned length, even if it begins later. Otherwise the copy of a server that is put back could be too young to
-    /// be noticed.
-    fn strike(&mut self, mut fault: Fault) -> Result<()> {
+    fn strike(&mut self, fault: Fault) -> Result<()> {
         let begin = self.now();
-        fault.end += Duration::from_micros(begin).saturating_sub(fault.begin);
         let site = name(fault.victim);
         eprintln!(
             "nemesis: {:7.3} s  {site}: {}",

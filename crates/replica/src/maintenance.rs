@@ -83,11 +83,12 @@ async fn tidy(replica: &Arc<LocalReplica>, mut time: watch::Receiver<()>) {
 /// Logs what updates have been waiting for, if they wait long.
 fn tell_stuck(replica: &LocalReplica) {
     for inbox in replica.state.inboxes.all() {
-        if let Some(awaits) = inbox.awaits_after(STUCK_LONG)
+        if let Some(stuck) = inbox.stuck_since(STUCK_LONG)
             && let Some(sum) = (replica.state.repeats).is_to_tell(STUCK, inbox.from)
         {
             let (of, applied) = (inbox.from.0, inbox.applied());
-            tracing::warn!(of, applied, %awaits, %sum, "an update waits to be applied");
+            let (position, awaits) = (stuck.position, stuck.awaits);
+            tracing::warn!(of, applied, position, %awaits, %sum, "an update waits to be applied");
         }
     }
 }

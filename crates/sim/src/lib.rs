@@ -97,6 +97,7 @@
 //! | 86, 87 | `state/arrivals.rs` and `state/outbound.rs` of `replica` | |
 //! | 88 | `state/arrivals.rs` of `replica` | |
 //! | 89 | `shipping/tests` of `replica` | |
+//! | 90 | `replication/line.rs` of `replica` | here the messages of a stream are applied as they come |
 
 #![forbid(unsafe_code)]
 

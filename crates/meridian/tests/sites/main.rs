@@ -24,6 +24,7 @@ mod metadata_servers;
 mod names;
 mod outage;
 mod pool;
+mod pool_trouble;
 mod programs;
 mod removed;
 mod renames;
@@ -39,7 +40,7 @@ use testbed::Requirements;
 /// Two worlds are six guests and six servers.
 const AT_ONCE: usize = 2;
 
-/// Every story, in the order of telling. Those of `failover` and `outage` end their world, and the last eight have worlds of their own.
+/// Every story, in the order of telling. Those of `failover` and `outage` end their world, and the last ten have worlds of their own.
 const STORIES: &[(&str, Story)] = stories![
     coherence::what_is_made_at_one_site_is_there_at_every_other,
     coherence::what_is_closed_at_one_site_opens_at_every_other_whatever_the_distance,
@@ -63,6 +64,8 @@ const STORIES: &[(&str, Story)] = stories![
     names::a_domain_that_expired_comes_back_from_a_server_that_is_left,
     pool::linux_reads_and_writes_at_the_data_servers_of_a_pool_and_loses_nothing_when_servers_die,
     pool::linux_reads_and_writes_at_the_data_servers_through_a_second_metadata_server,
+    pool_trouble::linux_is_told_that_a_data_server_is_full_and_works_when_it_is_not,
+    pool_trouble::a_linux_client_that_cannot_return_its_layout_reads_nothing_old_when_it_is_back,
     member_pool::linux_reads_at_the_data_servers_of_a_member_and_nothing_old_when_that_is_cut_off,
     metadata_servers::linux_locks_at_two_metadata_servers_and_keeps_its_locks_when_either_is_killed,
     metadata_servers::linux_works_in_a_directory_of_the_second_metadata_server,

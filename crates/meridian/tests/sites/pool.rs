@@ -36,7 +36,7 @@ pub fn joining(place: &Place, names: &Place, role: Role) -> Result<Service> {
     serve(place)
 }
 
-fn status(names: &Place) -> Result<Status> {
+pub fn status(names: &Place) -> Result<Status> {
     Ok(serde_json::from_str(&meridian(
         names,
         &["status", "--json"],
@@ -44,7 +44,7 @@ fn status(names: &Place) -> Result<Status> {
 }
 
 /// What the metadata server says of its data servers.
-fn data_servers(names: &Place) -> Result<Vec<PoolServerStatus>> {
+pub fn data_servers(names: &Place) -> Result<Vec<PoolServerStatus>> {
     let pool = status(names)?.pool;
     let mut servers = pool.context("the server belongs to a pool")?.servers;
     servers.retain(|server| server.role == "data server");

@@ -43,8 +43,12 @@ impl Line {
                     let (session, received) = next?;
                     inbox.note_taken(&received);
                     match received {
-                        StreamMessage::Own(_) if is_closed(replica, inbox.from) => {
-                            self.0.push_back((session, received));
+                        StreamMessage::Own(_) => {
+                            let is_closed = is_closed(replica, inbox.from);
+                            let own = (session, received);
+                            if let Some(next) = behind_others(&mut self.0, own, is_closed) {
+                                return Some(next);
+                            }
                         }
                         StreamMessage::Relayed(_) if replica.is_given_up(inbox.from) => {}
                         _ => return Some((session, received)),
@@ -57,5 +61,32 @@ impl Line {
     /// The stream was closed, or its maker given up, while this message was being applied.
     pub(super) fn put_off(&mut self, next: (u64, StreamMessage)) {
         self.0.push_front(next);
+    }
+}
+
+/// The message that has arrived, if its turn has come; otherwise it waits behind the others. The stream may have been opened a moment ago, with messages
+/// still in the line (counterexample 90).
+fn behind_others<M>(line: &mut VecDeque<M>, next: M, is_closed: bool) -> Option<M> {
+    if is_closed || !line.is_empty() {
+        line.push_back(next);
+        return None;
+    }
+    Some(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A joining server learned that a lost member was back just when that one's next message arrived, which went before one that waited. It followed
+    /// updates that followed the one that waited.
+    #[test]
+    fn counterexample_90_what_arrives_when_a_stream_is_opened_waits_behind_what_is_in_line() {
+        let mut line = VecDeque::new();
+        assert_eq!(behind_others(&mut line, 1, true), None);
+        assert_eq!(behind_others(&mut line, 2, false), None);
+        assert_eq!(line, [1, 2]);
+        line.clear();
+        assert_eq!(behind_others(&mut line, 3, false), Some(3));
     }
 }

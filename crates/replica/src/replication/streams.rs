@@ -138,6 +138,12 @@ async fn take_in(
             let message = &incoming.message;
             let records: Records = wire::decode(&message.payload)?;
             records.check(inbox.from)?;
+            if records.behind > inbox.applied() && inbox.session() == session {
+                let (behind, applied) = (records.behind, inbox.applied());
+                let what =
+                    format!("updates behind {behind} came when those up to {applied} were applied");
+                return Err(Unfit::Nonsense(what));
+            }
             let signed = Signed {
                 records: message.payload.clone(),
                 signature: message.body.clone(),
@@ -296,7 +302,7 @@ async fn apply_record(
                 Err(Error::Delay)
             }
         };
-    let _stuck = inbox.note_stuck();
+    let _stuck = inbox.note_stuck(record.position);
     loop {
         let is_closed = || first_hand && line::is_closed(replica, inbox.from);
         let is_given_up = || !first_hand && replica.is_given_up(inbox.from);

@@ -92,6 +92,15 @@ impl fmt::Display for Awaits {
     }
 }
 
+/// An update that cannot be applied yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stuck {
+    /// Its place in its maker's stream.
+    pub(crate) position: u64,
+    since: Instant,
+    pub(crate) awaits: Awaits,
+}
+
 /// What has arrived from one peer. Memory is bounded: each item of the peer's own holds the transport's credit, and relayed items have a bound here.
 pub(crate) struct Inbox {
     pub(crate) from: ReplicaSlot,
@@ -102,8 +111,8 @@ pub(crate) struct Inbox {
     certificate: Inner<Bytes>,
     kept: Inner<Keeping>,
     waiting: Inner<Waiting>,
-    /// Since when the next update cannot be applied.
-    stuck: Inner<Option<(Instant, Awaits)>>,
+    /// The next update, if it cannot be applied.
+    stuck: Inner<Option<Stuck>>,
     /// The last rows applied. What follows them counts as stable only when they are stable.
     last_rows: Inner<Option<Ticket>>,
     /// Held while a record is applied, so that a new session begins between two records.
@@ -288,31 +297,34 @@ impl Inbox {
     }
 
     /// The next update waits until controls are granted here, or for updates of others, until the returned value is dropped.
-    pub(crate) fn note_stuck(&self) -> Stuck<'_> {
-        *self.stuck() = Some((Instant::now(), Awaits::Nothing));
-        Stuck(self)
+    pub(crate) fn note_stuck(&self, position: u64) -> WhileStuck<'_> {
+        *self.stuck() = Some(Stuck {
+            position,
+            since: Instant::now(),
+            awaits: Awaits::Nothing,
+        });
+        WhileStuck(self)
     }
 
     /// What the next update waits for.
     pub(crate) fn note_awaits(&self, awaits: Awaits) {
-        if let Some((_, known)) = &mut *self.stuck() {
-            *known = awaits;
+        if let Some(stuck) = &mut *self.stuck() {
+            stuck.awaits = awaits;
         }
     }
 
     /// How long the next update has been waiting; `None`: there is none, or it can be applied.
     pub(crate) fn stuck_for(&self) -> Option<Duration> {
-        self.stuck().map(|(since, _)| since.elapsed())
+        self.stuck().map(|stuck| stuck.since.elapsed())
     }
 
-    /// What that update waits for, if it has waited this long.
-    pub(crate) fn awaits_after(&self, time: Duration) -> Option<Awaits> {
+    /// That update, if it has waited this long.
+    pub(crate) fn stuck_since(&self, time: Duration) -> Option<Stuck> {
         let stuck = *self.stuck();
-        let (_, awaits) = stuck.filter(|(since, _)| since.elapsed() >= time)?;
-        Some(awaits)
+        stuck.filter(|stuck| stuck.since.elapsed() >= time)
     }
 
-    fn stuck(&self) -> InnerGuard<'_, Option<(Instant, Awaits)>> {
+    fn stuck(&self) -> InnerGuard<'_, Option<Stuck>> {
         self.stuck.lock()
     }
 
@@ -388,10 +400,10 @@ impl Inboxes {
     }
 }
 
-/// An update that waits.
-pub(crate) struct Stuck<'i>(&'i Inbox);
+/// The time for which an update waits.
+pub(crate) struct WhileStuck<'i>(&'i Inbox);
 
-impl Drop for Stuck<'_> {
+impl Drop for WhileStuck<'_> {
     fn drop(&mut self) {
         *self.0.stuck() = None;
     }

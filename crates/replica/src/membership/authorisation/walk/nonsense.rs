@@ -21,8 +21,18 @@ fn update(by: u16, incarnation: u64) -> Record {
 fn records(of: Vec<Record>) -> Message {
     let through = of.last().map_or(0, |record| record.position);
     let records = Records {
-        behind: through.saturating_sub(1),
         records: of,
+        ..nothing_through(through)
+    };
+    wire::payload(Kind::Records, &records)
+}
+
+/// An update behind a hole in its stream.
+fn behind_a_hole(update: Record) -> Message {
+    let through = update.position;
+    let records = Records {
+        behind: through - 1,
+        records: vec![update],
         ..nothing_through(through)
     };
     wire::payload(Kind::Records, &records)
@@ -77,6 +87,7 @@ fn senseless(by: u16, incarnation: u64) -> Vec<(Lane, Message)> {
         (Lane::Metadata, wire::payload(Kind::Records, &known)),
         (Lane::Metadata, records(vec![homeless])),
         (Lane::Metadata, records(vec![foreign])),
+        (Lane::Metadata, behind_a_hole(update(by, incarnation))),
         (
             Lane::Metadata,
             Message::new(Kind::Base.number(), "").with_payload("no page"),
