@@ -36,7 +36,7 @@ pub fn joining(place: &Place, names: &Place, role: Role) -> Result<Service> {
     serve(place)
 }
 
-pub fn status(names: &Place) -> Result<Status> {
+fn status(names: &Place) -> Result<Status> {
     Ok(serde_json::from_str(&meridian(
         names,
         &["status", "--json"],

@@ -11,7 +11,7 @@ use testbed::{Guest, LinkSettings, Mount, Place, Role, Service, World};
 use crate::hands::{Hand, run};
 use crate::inside::hand::{Act, Way};
 use crate::metadata_servers::MAKES_DIRECTORIES;
-use crate::pool::{Doing, data_servers, joining, moved, serving, status};
+use crate::pool::{Doing, data_servers, joining, moved, serving};
 use crate::scene::{MOUNT, eventually, on_data, peer_address, serve, serve_with};
 
 const MACHINES: [&str; 4] = ["names", "other", "one", "two"];
@@ -100,7 +100,7 @@ pub fn linux_is_told_that_a_data_server_is_full_and_works_when_it_is_not() -> Re
         run(guest, make)?;
         run(guest, format!("cp /run/bytes /run/m/{name}/kept"))?;
     }
-    let holding = status(&scene.world.places()[3])?.holding;
+    let holding = data_servers(scene.names())?.remove(1).holding;
     let available = holding
         .context("a data server says what it has")?
         .available_bytes;
