@@ -125,9 +125,10 @@ impl<'s> Stage<'s> {
             {
                 // Mending may have taken a while since `time`.
                 late = Duration::from_micros(self.now()).saturating_sub(fault.begin);
-                match self.may_begin(profile, &fault) {
+                let has_server = !self.sites.server(fault.victim).is_lost();
+                match has_server && self.may_begin(profile, &fault) {
                     true => self.strike(fault.later(late))?,
-                    false => self.leave_out(&fault),
+                    false => self.leave_out(&fault, has_server),
                 }
             }
             self.look_after()?;
@@ -152,11 +153,13 @@ impl<'s> Stage<'s> {
         !fault.kind.is_final() || self.sites.missing_but(fault.victim) < profile.victims_max()
     }
 
-    fn leave_out(&self, fault: &Fault) {
+    fn leave_out(&self, fault: &Fault, has_server: bool) {
         let (time, site) = (self.now() as f64 / 1e6, name(fault.victim));
-        eprintln!(
-            "nemesis: {time:7.3} s  {site}: not taken away, as too few others have everything"
-        );
+        let why = match has_server {
+            true => "not taken away, as too few others have everything",
+            false => "left alone, as no server has taken the place of the lost one",
+        };
+        eprintln!("nemesis: {time:7.3} s  {site}: {why}");
     }
 
     fn is_replacing(&self, time: Duration) -> bool {

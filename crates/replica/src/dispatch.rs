@@ -208,7 +208,7 @@ fn receive(replica: &Arc<LocalReplica>, incoming: Incoming) -> Result<(), Malfor
                 .with(from, |peer| peer.rejoin.hear(remainder));
         }
         Kind::TooFar => views::too_far(replica, from),
-        Kind::Greeting => greetings::greeted(replica, from, wire::decode(body)?),
+        Kind::Greeting => greetings::greeted(replica, incoming.from, wire::decode(body)?),
         Kind::Records | Kind::Base => {
             if let Some(inbox) = replica.state.inboxes.get(from) {
                 inbox.take_in(incoming);

@@ -98,6 +98,9 @@
 //! | 88 | `state/arrivals.rs` of `replica` | |
 //! | 89 | `shipping/tests` of `replica` | |
 //! | 90 | `replication/line.rs` of `replica` | here the messages of a stream are applied as they come |
+//! | 91 | `membership/losses/relay.rs` of `replica` | here a copy is taken in one step |
+//! | 92 | `driver/lease_state.rs` of `replica` | here a view is in force as soon as leases have run out |
+//! | 93 | `state/nonsense.rs` of `replica` | here nobody sends nonsense |
 
 #![forbid(unsafe_code)]
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use control::{
-    ClockReading, ClockSight, Incarnation, LeaseSettings, Moment, Question, SiteLease, View,
+    ClockReading, ClockSight, Epoch, Incarnation, LeaseSettings, Moment, Question, SiteLease, View,
     readings, steady,
 };
 use tokio::sync::{Notify, watch};
@@ -27,6 +27,7 @@ struct State {
 
 /// What this replica may do now.
 pub(crate) struct LeaseState {
+    slot: ReplicaSlot,
     state: Table<State>,
     /// When the lease runs out, in microseconds of [`lease_time`]; 0 if there is none.
     until: AtomicU64,
@@ -65,6 +66,7 @@ impl LeaseState {
             ..LeaseSettings::default()
         };
         let lease = LeaseState {
+            slot,
             state: Table::new(State {
                 lease: SiteLease::new(slot, incarnation, lease, lease_time()),
                 view,
@@ -218,6 +220,21 @@ impl LeaseState {
         self.changes.send_modify(|count| *count += 1);
     }
 
+    /// This replica has everything that it lacked when it took part again, in the view `since`. Returns whether it is up to date now: it is not if
+    /// it has left that view, or if an agreed view that is not in force yet leaves it out. Until that one is in force, nothing tells whether it has
+    /// answered anybody, and it would go on as the same incarnation (counterexample 92).
+    pub(crate) fn come_up_to_date(&self, since: Epoch) -> bool {
+        self.with(|state| {
+            let views = [Some(&state.view), state.next.as_ref()];
+            let mut views = views.into_iter().flatten();
+            let stays = views.all(|view| view.since.get(&self.slot) == Some(&since));
+            if stays {
+                self.set_up_to_date(true);
+            }
+            stays
+        })
+    }
+
     /// A peer requests a lease. Returns whether it is granted.
     pub(crate) fn grant(&self, from: ReplicaSlot) -> bool {
         self.with(|state| {
@@ -304,7 +321,6 @@ impl LeaseState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use control::Epoch;
     use std::cell::Cell;
 
     /// A replica that has the lease of three, and answers.
@@ -341,6 +357,32 @@ mod tests {
         let question = lease.request();
         lease.granted(ReplicaSlot(3), question);
         assert!(lease.may_answer_by(&after));
+    }
+
+    /// It would have answered in a view that it leaves, and gone on as if it had not.
+    #[test]
+    fn counterexample_92_no_replica_comes_up_to_date_when_an_agreed_view_leaves_it_out() {
+        let view = |epoch, slots: &[u16], since: &[u64]| View {
+            since: (slots.iter().zip(since))
+                .map(|(slot, since)| (ReplicaSlot(*slot), Epoch(*since)))
+                .collect(),
+            ..View::whole(
+                Epoch(epoch),
+                slots.iter().copied().map(ReplicaSlot).collect(),
+            )
+        };
+        let begin = || {
+            let view = view(5, &[1, 2, 3], &[5, 1, 1]);
+            let first = Incarnation(1);
+            LeaseState::new(ReplicaSlot(1), first, &Settings::default(), view)
+        };
+        let lease = begin();
+        lease.prepare(&view(6, &[2, 3], &[1, 1]));
+        assert!(!lease.come_up_to_date(Epoch(5)) && !lease.is_up_to_date());
+        let lease = begin();
+        lease.prepare(&view(6, &[1, 2], &[5, 1]));
+        assert!(!lease.come_up_to_date(Epoch(4)), "of an earlier view");
+        assert!(lease.come_up_to_date(Epoch(5)) && lease.is_up_to_date());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use peer::Session;
+use peer::{Sender, Session};
 use vfs::ReplicaSlot;
 
 use crate::driver::local_replica::LocalReplica;
@@ -21,7 +21,8 @@ use crate::state::copies::Held;
 use crate::state::wire::{Greeting, Wanted};
 
 /// A peer has reported how far it is.
-pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: Greeting) {
+pub(crate) fn greeted(replica: &Arc<LocalReplica>, by: Sender, greeting: Greeting) {
+    let from = by.slot;
     members::learn_members(replica, from, &greeting.members);
     replica.state.members.note_greeted(from);
     let proved = replica
@@ -36,7 +37,9 @@ pub(crate) fn greeted(replica: &Arc<LocalReplica>, from: ReplicaSlot, greeting: 
         answer(replica, from);
     }
     let peer = replica.endpoint.get().and_then(|all| all.peer(from));
-    let Some(Ok(session)) = peer.map(|peer| peer.session()) else {
+    // What an incarnation said that has gone counts for no later one.
+    let session = peer.and_then(|peer| peer.session().ok());
+    let Some(session) = session.filter(|session| session.peer() == by) else {
         return;
     };
     let has = Held::from_number(greeting.held);
@@ -152,11 +155,28 @@ fn first_time(
     before == Some(false)
 }
 
+/// Whether something happens for the first time in the conversation of this session. A session ends before the conversation of the next one begins, and a
+/// task of an ended session that set the flag there would leave its work undone.
+fn first_time_in(
+    replica: &LocalReplica,
+    session: &Session,
+    flag: impl FnOnce(&mut Conversation) -> &mut bool,
+) -> bool {
+    let before = replica
+        .state
+        .conversations
+        .with(session.peer().slot, |with| {
+            session.has_ended() || std::mem::replace(flag(with), true)
+        });
+    before == Some(false)
+}
+
 /// Sends updates after a position, and contents, unless this is in progress.
 fn start_sending(replica: &Arc<LocalReplica>, session: Session, from: u64) {
     let slot = session.peer().slot;
     // A witness makes no updates. Its first position after a start means nothing, and would be refused.
-    let sends = !replica.state.is_witness && first_time(replica, slot, |with| &mut with.sending);
+    let sends =
+        !replica.state.is_witness && first_time_in(replica, &session, |with| &mut with.sending);
     if sends {
         let applied = replica.state.conversations.with(slot, |conversation| {
             conversation.begun_at = Some(from);
@@ -167,7 +187,7 @@ fn start_sending(replica: &Arc<LocalReplica>, session: Session, from: u64) {
             conversing::converse(replica, slot, tokio::spawn(records));
         }
     }
-    if first_time(replica, slot, |with| &mut with.shipping) {
+    if first_time_in(replica, &session, |with| &mut with.shipping) {
         let contents = tokio::spawn(contents::ship(replica.clone(), session));
         conversing::converse(replica, slot, contents);
     }

@@ -91,7 +91,7 @@ async fn greet(replica: Arc<LocalReplica>, slot: ReplicaSlot) {
         drop(inbox.putting.acquire_many(PUTTING_AT_ONCE).await);
     }
     let _between_records = inbox.applying.lock().await;
-    conversing::say_hello(&replica, &inbox, true);
+    conversing::say_first_hello(&replica, &inbox);
     removed::tell(&replica, slot);
 }
 

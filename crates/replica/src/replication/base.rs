@@ -12,6 +12,7 @@ use vfs::{ObjectId, ReplicaSlot, Result};
 
 use crate::driver::complete;
 use crate::driver::local_replica::LocalReplica;
+use crate::replication::contents;
 use crate::replication::conversing;
 use crate::replication::sending;
 use crate::replication::sending::StreamError;
@@ -325,6 +326,19 @@ fn is_awaited(page: &BasePage, held: Held, taken: Option<Taken>) -> bool {
 }
 
 async fn rows_are_here(replica: &Arc<LocalReplica>) -> Result<()> {
+    let inboxes = replica.state.inboxes.all();
+    let mut pieces = Vec::new();
+    // Before anybody is told that rows are here: with an older place a peer would say that it does not keep what is lacking.
+    for inbox in &inboxes {
+        let applied = replica.store.applied(inbox.from)?;
+        if inbox.applied() > applied {
+            replica.lease.leave("its copy was replaced by an older one");
+            return Ok(());
+        }
+        // It is stable. If the maker is lost, it does not ask for the position, but the other survivors compare it.
+        inbox.note_acknowledged(applied);
+        pieces.push(inbox.reached(applied));
+    }
     if replica.state.is_witness {
         // A witness does not ask for contents.
         let files = replica.store.files_to_fetch()?;
@@ -336,21 +350,11 @@ async fn rows_are_here(replica: &Arc<LocalReplica>) -> Result<()> {
     }
     replica.begin_awareness();
     replica.note_applied_streams()?;
-    let inboxes = replica.state.inboxes.all();
-    for inbox in &inboxes {
-        if inbox.applied() > replica.store.applied(inbox.from)? {
-            replica.lease.leave("its copy was replaced by an older one");
-            return Ok(());
-        }
-    }
     replica.engine.tree_replaced();
-    for inbox in inboxes {
+    for (inbox, pieces) in inboxes.into_iter().zip(pieces) {
         ask_for_lacking(replica, inbox.from);
-        let applied = replica.store.applied(inbox.from)?;
-        // It is stable. If the maker is lost, it does not ask for the position, but the other survivors compare it.
-        inbox.note_acknowledged(applied);
-        for piece in inbox.reached(applied) {
-            crate::replication::contents::put_in_place(replica, &inbox, piece);
+        for piece in pieces {
+            contents::put_in_place(replica, &inbox, piece);
         }
         conversing::say_hello(replica, &inbox, false);
     }

@@ -61,11 +61,30 @@ fn send_lists(replica: &LocalReplica, to: ReplicaSlot, lists: Arc<Lists>) {
     converse(replica, to, sending);
 }
 
-/// Tells a peer, for the first time or again, how far its stream is applied here.
+/// Tells a peer again how far its stream is applied here. Before the first greeting of a conversation nothing is said: that one waits for what must not
+/// come later, and says everything.
 pub(crate) fn say_hello(replica: &LocalReplica, inbox: &Inbox, begins: bool) {
+    let has_greeted = (replica.state.conversations).with(inbox.from, |with| with.has_greeted);
+    if has_greeted == Some(true) {
+        tell_greeting(replica, inbox, begins);
+    }
+}
+
+/// Tells a peer for the first time in a conversation.
+pub(crate) fn say_first_hello(replica: &LocalReplica, inbox: &Inbox) {
+    // Before it is made: what changes from here on is told of in this greeting or in another one.
+    replica
+        .state
+        .conversations
+        .with(inbox.from, |with| with.has_greeted = true);
+    tell_greeting(replica, inbox, true);
+}
+
+fn tell_greeting(replica: &LocalReplica, inbox: &Inbox, begins: bool) {
     let greeting = || Greeting {
         begins,
-        applied: inbox.applied(),
+        // The peer counts it as stable.
+        applied: inbox.acknowledged(),
         held: *replica.state.held.borrow() as u8,
         wished: replica.state.conversations.asked_for(inbox.from),
         taken: taken(replica, inbox.from),

@@ -3,6 +3,7 @@
 //! The slot of the replica that made the updates names a stream; positions are never used twice, not even after a restart. A record is sent once it
 //! is stable at its maker, and applied when the controls it was made under have been granted here.
 
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,6 +22,7 @@ use crate::replication::line::{self, Line};
 use crate::replication::settled;
 use crate::replication::unfit::Unfit;
 use crate::state::arrivals::{Inbox, StreamMessage};
+use crate::state::copies::Held;
 use crate::state::lineage::Attested;
 use crate::state::relays::Signed;
 use crate::state::segments::Known;
@@ -28,7 +30,7 @@ use crate::state::wire::{self, Applied, Record, Records};
 
 /// Keeps an inbox for the stream of another replica, from whichever replica it comes.
 pub(crate) fn follow(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
-    if !replica.state.inboxes.lock().contains_key(&slot) {
+    if replica.state.inboxes.get(slot).is_none() {
         let applied = replica.store.applied(slot).unwrap_or_else(|error| {
             tracing::error!(%error, "the position in a stream cannot be read");
             0
@@ -36,7 +38,11 @@ pub(crate) fn follow(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
         let (inbox, queue) = Inbox::new(slot, applied);
         replica.engine.note_applied_here([(slot, applied)]);
         let inbox = Arc::new(inbox);
-        replica.state.inboxes.lock().insert(slot, inbox.clone());
+        match replica.state.inboxes.lock().entry(slot) {
+            Entry::Vacant(place) => drop(place.insert(inbox.clone())),
+            // Another task was faster.
+            Entry::Occupied(_) => return,
+        }
         let applying = tokio::spawn(apply(replica.clone(), inbox, queue));
         replica.keep_task(applying);
     }
@@ -134,6 +140,8 @@ async fn take_in(
             base::take(replica, inbox, incoming).await?;
             Ok(Taken::Whole)
         }
+        // Updates would come between the rows of the copy that is to be taken. They come again, behind it (counterexample 91).
+        _ if *replica.state.held.borrow() == Held::Nothing => Ok(Taken::Whole),
         StreamMessage::Own(incoming) => {
             let message = &incoming.message;
             let records: Records = wire::decode(&message.payload)?;
@@ -191,9 +199,15 @@ async fn apply_message(
             Attempt::Closed => return put_down(replica, inbox, last, Taken::InPart).await,
         }
     }
+    // The stream stays open, and the session the same, until the place is reached.
+    let applying = inbox.applying.lock().await;
     let goes_on = inbox.session() == session;
     if goes_on {
         if through > inbox.applied() {
+            if first_hand && line::is_closed(replica, inbox.from) {
+                drop(applying);
+                return put_down(replica, inbox, last, Taken::InPart).await;
+            }
             // A position that the others are told must also be in a copy that they take of this one, and must survive a restart.
             last = Some(replica.store.reached(inbox.from, through).await?);
         }
@@ -201,6 +215,7 @@ async fn apply_message(
         // Updates of others may wait for this place.
         replica.engine.notify();
     }
+    drop(applying);
     if let Some(ticket) = last {
         replica.store.wait_stable(ticket).await?;
     }
@@ -211,7 +226,9 @@ async fn apply_message(
         };
         replica.state.lineage.note_applied(inbox.from, through);
     }
-    inbox.keep(behind, through, signed);
+    if through <= inbox.applied() {
+        inbox.keep(behind, through, signed);
+    }
     acknowledge(replica, inbox);
     Ok(Taken::Whole)
 }

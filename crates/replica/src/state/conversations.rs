@@ -45,6 +45,8 @@ pub(crate) struct Conversation {
     pub(crate) held: Option<Held>,
     /// It has greeted.
     pub(crate) begun: bool,
+    /// It was greeted.
+    pub(crate) has_greeted: bool,
     /// How many files it has asked for, not counting those of copies: requests that have arrived, and the number that it reported.
     pub(crate) wishes_heard: u64,
     pub(crate) wished: u64,

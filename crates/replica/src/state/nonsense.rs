@@ -17,24 +17,29 @@ struct Offence {
 
 /// What a member sent that is invalid, since this replica started.
 #[derive(Debug, Default)]
-pub(crate) struct Nonsense(Option<Offence>);
+pub(crate) struct Nonsense {
+    offence: Option<Offence>,
+    /// The latest incarnation with which a session has begun.
+    latest: Option<Incarnation>,
+}
 
 impl Nonsense {
-    /// This incarnation of the member sent an invalid message. Returns whether it is the first of this incarnation, and of no earlier one.
+    /// This incarnation of the member sent an invalid message. Returns whether it is the first of this incarnation, and no later one is known.
     pub(crate) fn note(&mut self, by: Incarnation, what: &str) -> bool {
-        let known = self.0.as_ref().and_then(|offence| offence.by);
-        let is_news = known.is_none_or(|known| known < by);
+        let known = self.offence.as_ref().and_then(|offence| offence.by);
+        let is_over = self.latest.is_some_and(|latest| by < latest);
+        let is_news = !is_over && known.is_none_or(|known| known < by);
         if is_news {
             let what = what.to_owned();
-            self.0 = Some(Offence { by: Some(by), what });
+            self.offence = Some(Offence { by: Some(by), what });
         }
         is_news
     }
 
     /// Others relayed this message, which the member made. Returns whether none was known.
     pub(crate) fn note_relayed(&mut self, what: &str) -> bool {
-        let is_news = self.0.is_none();
-        self.0.get_or_insert_with(|| Offence {
+        let is_news = self.offence.is_none();
+        self.offence.get_or_insert_with(|| Offence {
             by: None,
             what: what.to_owned(),
         });
@@ -43,24 +48,25 @@ impl Nonsense {
 
     /// A session with this incarnation of the member begins: earlier incarnations are over.
     pub(crate) fn begin(&mut self, with: Incarnation) {
-        self.0
+        self.latest = self.latest.max(Some(with));
+        self.offence
             .take_if(|offence| offence.by.is_none_or(|by| by < with));
     }
 
     /// What this incarnation of the member sent, if it gets no more sessions.
     pub(crate) fn refuses(&self, start: Incarnation) -> Option<String> {
-        let offence = self.0.as_ref()?;
+        let offence = self.offence.as_ref()?;
         (offence.by >= Some(start)).then(|| offence.what.clone())
     }
 
     /// Whether the latest known incarnation of the member is refused.
     pub(crate) fn is_refused(&self) -> bool {
-        self.0.as_ref().is_some_and(|offence| offence.by.is_some())
+        (self.offence.as_ref()).is_some_and(|offence| offence.by.is_some())
     }
 
     /// What the member sent, for display.
     pub(crate) fn told(&self) -> Option<String> {
-        self.0.as_ref().map(|offence| offence.what.clone())
+        self.offence.as_ref().map(|offence| offence.what.clone())
     }
 }
 
@@ -69,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_that_sent_nonsense_is_refused_and_a_later_one_is_heard() {
+    fn counterexample_93_a_start_that_sent_nonsense_is_refused_and_a_later_one_is_heard() {
         let mut known = Nonsense::default();
         assert!(known.note(Incarnation(5), "junk"));
         assert!(!known.note(Incarnation(5), "more junk"), "it is told once");
@@ -81,8 +87,9 @@ mod tests {
         known.begin(Incarnation(6));
         assert!(!known.is_refused());
         // A message that came before and is read now belongs to the earlier incarnation.
-        assert!(known.note(Incarnation(5), "late"));
+        assert!(!known.note(Incarnation(5), "late"));
         assert_eq!(known.refuses(Incarnation(6)), None);
+        assert!(!known.is_refused());
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::driver::local_replica::LocalReplica;
 use crate::membership::authorisation::{self, Reason};
 use crate::membership::views;
 use crate::state::arrivals::Inbox;
+use crate::state::copies::Held;
 use crate::state::relays::Signed;
 use crate::state::wire::{self, Malformed, Records, Relayed};
 
@@ -60,8 +61,9 @@ pub(super) fn relay_to_rejoining(replica: &Arc<LocalReplica>) {
     );
     for slot in others.iter().filter(|slot| !view.active.contains(slot)) {
         let said = news.get(slot).and_then(|news| news.said.as_ref());
-        let Some((request, _)) = said.filter(|_| replica.state.outbound.is_in_session(*slot))
-        else {
+        // Nothing comes between the rows of a copy.
+        let takes_updates = replica.state.conversations.held(*slot) > Some(Held::Nothing);
+        let Some((request, _)) = said.filter(|_| takes_updates) else {
             continue;
         };
         for of in followed.iter().filter(|of| *of != slot && gone(of)) {

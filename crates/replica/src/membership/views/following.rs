@@ -108,6 +108,8 @@ async fn enter(replica: &Arc<LocalReplica>, state: &Arc<ViewState>) {
     let since = view.since.get(&own).copied().unwrap_or(Epoch(0));
     let first = previous.epoch == Epoch(0);
     let was_left_out = !view.active.contains(&own) || since > previous.epoch;
+    // From here on this replica does not come up to date in a view that it leaves.
+    replica.lease.prepare(&view);
     let has_answered = replica.lease.is_up_to_date();
     if previous.active.contains(&own) && was_left_out && has_answered {
         let excluded = state.members.get(&own);
@@ -115,7 +117,6 @@ async fn enter(replica: &Arc<LocalReplica>, state: &Arc<ViewState>) {
         let why = excluded.map_or("the others went on without it", |by| &by.reason);
         return replica.lease.leave(why);
     }
-    replica.lease.prepare(&view);
     if view.active.contains(&own) && first && state.members.len() > 1 {
         // Its vote counts from then on, and needs to know which object is below which.
         has_rows(replica).await;

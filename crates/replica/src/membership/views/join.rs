@@ -147,12 +147,9 @@ pub(super) fn is_up_to_date(replica: &LocalReplica, slot: ReplicaSlot) -> bool {
 }
 
 async fn up_to_date(replica: &Arc<LocalReplica>, since: Epoch) {
-    let view = replica.lease.view();
-    if view.since.get(&replica.slot()) != Some(&since) {
-        // It has left the view meanwhile.
+    if !replica.lease.come_up_to_date(since) {
         return;
     }
-    replica.lease.set_up_to_date(true);
     replica.state.writers.forget_all();
     replica
         .state

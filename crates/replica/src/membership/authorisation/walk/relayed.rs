@@ -59,3 +59,32 @@ async fn nobody_invents_updates_of_another_replica() {
     set.assert_equal().await;
     assert_eq!(*set.sites[0].replica.has_left().borrow(), None);
 }
+
+/// A replica that was taking a copy was relayed what its old copy lacked of a silent replica's stream. The updates came between the pages of the copy, which
+/// overwrote a part of what they changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_91_a_replica_without_a_tree_applies_no_updates() {
+    let mut set = Set::failing(3).await;
+    set.rest().await;
+    let newcomer = set.enlist().await;
+    let third = set.crash(2).await;
+    let second = set.crash(1).await;
+    // Nobody is left that has the tree.
+    let _first = set.crash(0).await;
+    set.revive(0, newcomer).await;
+    let site = &set.sites[0];
+    let impostor = impersonate(&second, LATER).await;
+    let peer = impostor.call(4, site.address());
+    let session = tokio::time::timeout(PATIENCE, peer.ready()).await.unwrap();
+    let updates = wire::encode(&nothing_through(1 << 20));
+    for records in [&updates[..], b"no records"] {
+        let message = forged(&third, 3, records);
+        session.send(Lane::Metadata, message).await.unwrap();
+    }
+    let refused = || site.replica.status().refused_relays == 1;
+    eventually("what came behind them is dropped", refused).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    drop((session, peer, impostor));
+    let newcomer = set.crash(0).await;
+    assert_eq!(newcomer.store().applied(ReplicaSlot(3)).unwrap(), 0);
+}
