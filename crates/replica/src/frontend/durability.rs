@@ -4,7 +4,7 @@
 //! replicated, backed up and moved like any other attribute.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use store::{RowChange, RowSubject};
@@ -63,10 +63,7 @@ pub(crate) async fn hold_content_by_majority(replica: &LocalReplica, file: Objec
         return;
     }
     hold_by_majority(replica, file).await;
-    replica
-        .state
-        .majority_awaited
-        .fetch_add(1, Ordering::AcqRel);
+    let _awaited = Awaited::note(&replica.state.majority_awaited);
     replica.engine.expedite(Some(file));
     replica.send_completed();
     let held = || replica.engine.until_majority_holds(file);
@@ -81,10 +78,22 @@ pub(crate) async fn hold_content_by_majority(replica: &LocalReplica, file: Objec
         replica.engine.expedite(Some(file));
         replica.say_completed_again_of(file);
     }
-    replica
-        .state
-        .majority_awaited
-        .fetch_sub(1, Ordering::AcqRel);
+}
+
+/// An operation that waits for a majority, until this is dropped, also when nobody waits for the operation any more.
+struct Awaited<'c>(&'c AtomicU64);
+
+impl<'c> Awaited<'c> {
+    fn note(count: &'c AtomicU64) -> Awaited<'c> {
+        count.fetch_add(1, Ordering::AcqRel);
+        Awaited(count)
+    }
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// An operation has waited long for a majority, because of this peer.
