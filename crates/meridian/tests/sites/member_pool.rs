@@ -9,7 +9,7 @@ use testbed::{LinkSettings, Meridian, Mount, Place, Role, Service, World};
 
 use crate::hands::{Hand, run};
 use crate::inside::hand::{Act, Way};
-use crate::pool::{Doing, joining, moved, serving};
+use crate::pool::{Doing, FORGET, joining, moved, serving};
 use crate::scene::{MOUNT, eventually, on_data, peer_address, serve};
 
 /// The third one keeps its copy at those behind it.
@@ -18,8 +18,6 @@ const PLACES: [&str; 5] = ["paris", "rome", "oslo", "one", "two"];
 const BYTES: u64 = 4_000_000;
 /// What lies together.
 const UNIT: u64 = 64 << 10;
-/// Nothing of a file stays in the client's memory.
-const FORGET: &str = "sync; echo 3 >/proc/sys/vm/drop_caches";
 
 /// Does what the manual says under "A member keeps its contents in a pool".
 fn set_up(world: &World) -> Result<Vec<Service>> {

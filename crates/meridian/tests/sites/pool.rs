@@ -16,6 +16,8 @@ use crate::scene::{MOUNT, eventually, meridian, on_data, peer_address, serve, se
 const MACHINES: [&str; 4] = ["names", "one", "two", "three"];
 /// Forty-seven stripes and a bit.
 const BYTES: u64 = 47 * (64 << 10) + 1234;
+/// Nothing of a file stays in the client's memory.
+pub const FORGET: &str = "sync; echo 3 >/proc/sys/vm/drop_caches";
 /// The file in the tree and what it has to be, with nothing of it in the client's memory.
 const COMPARE: &str = "sync; echo 3 >/proc/sys/vm/drop_caches; cmp /run/bytes /run/m/file";
 
@@ -214,8 +216,8 @@ pub fn linux_reads_and_writes_at_the_data_servers_of_a_pool_and_loses_nothing_wh
     Ok(())
 }
 
-/// A client of a metadata server that has joined does the same, also when either metadata server was killed, and one at the first sees it.
-pub fn linux_reads_and_writes_at_the_data_servers_through_a_second_metadata_server() -> Result<()> {
+/// Two metadata servers, of which the second makes directories of its own, and behind them two data servers.
+pub fn two_of_each() -> Result<(World, Vec<Service>)> {
     let near = LinkSettings::round_trip(Duration::from_micros(200)).bandwidth(1_000_000_000);
     let world = World::new(&["names", "other", "one", "two"], &near)?;
     let [names, other, one, two] = world.places() else {
@@ -229,6 +231,15 @@ pub fn linux_reads_and_writes_at_the_data_servers_through_a_second_metadata_serv
         servers.push(joining(place, names, Role::DataServer)?);
     }
     serving(names, 2)?;
+    Ok((world, servers))
+}
+
+/// A client of a metadata server that has joined does the same, also when either metadata server was killed, and one at the first sees it.
+pub fn linux_reads_and_writes_at_the_data_servers_through_a_second_metadata_server() -> Result<()> {
+    let (world, mut servers) = two_of_each()?;
+    let [names, other, one, _] = world.places() else {
+        anyhow::bail!("there are four machines");
+    };
     let guest = other.guest("client")?;
     guest.mount(&Mount::of(other.nfs_address(), "/export"), MOUNT)?;
     writes_at_the_data_servers(&[names, other], &guest)?;

@@ -3,28 +3,22 @@
 //!
 //! What must never enter: what a pool without such trouble shows (`pool`), and servers that are killed.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
-use testbed::{Guest, LinkSettings, Mount, Place, Role, Service, World};
+use testbed::{Guest, Mount, Place, Service, World};
 
 use crate::hands::{Hand, run};
 use crate::inside::hand::{Act, Way};
-use crate::metadata_servers::MAKES_DIRECTORIES;
-use crate::pool::{Doing, data_servers, joining, moved, serving};
-use crate::scene::{MOUNT, eventually, on_data, peer_address, serve, serve_with};
+use crate::pool::{Doing, FORGET, data_servers, moved, two_of_each};
+use crate::scene::{MOUNT, eventually, serve_with};
 
-const MACHINES: [&str; 4] = ["names", "other", "one", "two"];
 /// The bytes of the files: some stripes at each data server.
 const BYTES: u64 = 1_000_000;
 /// What lies together.
 const UNIT: u64 = 64 << 10;
-/// Nothing of a file stays in the client's memory.
-const FORGET: &str = "sync; echo 3 >/proc/sys/vm/drop_caches";
 
 /// Two metadata servers with directories of their own, each with a client, and two data servers.
 struct Scene {
-    /// By their places in [`MACHINES`].
+    /// In the order of their places.
     servers: Vec<Service>,
     /// The client of the first metadata server, and that of the other one.
     guests: [Guest; 2],
@@ -33,19 +27,10 @@ struct Scene {
 
 impl Scene {
     fn set_up() -> Result<Self> {
-        let near = LinkSettings::round_trip(Duration::from_micros(200)).bandwidth(1_000_000_000);
-        let world = World::new(&MACHINES, &near)?;
-        let [names, other, one, two] = world.places() else {
-            anyhow::bail!("there are four machines");
+        let (world, servers) = two_of_each()?;
+        let [names, other, ..] = world.places() else {
+            anyhow::bail!("there are two metadata servers");
         };
-        on_data(names).begin_pool(&["--stripe-unit", "64 KiB"], peer_address(names))?;
-        let mut servers = vec![serve(names)?];
-        on_data(other).join(&on_data(names), Role::MetadataServer, other.nfs_address())?;
-        servers.push(serve_with(other, MAKES_DIRECTORIES)?);
-        for place in [one, two] {
-            servers.push(joining(place, names, Role::DataServer)?);
-        }
-        serving(names, 2)?;
         let guests = [names.guest("first")?, other.guest("second")?];
         for (guest, place) in guests.iter().zip([names, other]) {
             guest.mount(&Mount::of(place.nfs_address(), "/export"), MOUNT)?;

@@ -36,13 +36,14 @@ pub(crate) fn follow(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
             0
         });
         let (inbox, queue) = Inbox::new(slot, applied);
-        replica.engine.note_applied_here([(slot, applied)]);
         let inbox = Arc::new(inbox);
         match replica.state.inboxes.lock().entry(slot) {
             Entry::Vacant(place) => drop(place.insert(inbox.clone())),
             // Another task was faster.
             Entry::Occupied(_) => return,
         }
+        // By the one task whose inbox it is: another one could put an older place over a newer one.
+        replica.engine.note_applied_here([(slot, applied)]);
         let applying = tokio::spawn(apply(replica.clone(), inbox, queue));
         replica.keep_task(applying);
     }
