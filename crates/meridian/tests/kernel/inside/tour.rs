@@ -8,11 +8,16 @@ use std::os::unix::fs::{
     DirBuilderExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink,
 };
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{AtFlags, CWD, FileType, Mode};
 use rustix::io::Errno;
+
+/// The client's own removal of a name, after a close, is answered within this time.
+const REMOVAL_ANSWERED: Duration = Duration::from_secs(30);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// A sight takes an empty folder and looks at one property.
 pub(super) type Sight = fn(&Path) -> Result<()>;
@@ -303,10 +308,14 @@ fn replaced_but_open(at: &Path) -> Result<()> {
     let read = old.read_at(&mut text, 0)?;
     ensure!(&text[..read] == b"old");
     ensure!(fs::read_to_string(at.join("old"))? == "new");
-    // The Linux client gives the old file a name such as .nfs0000 before it renames another over it,
-    // and removes that at the last close.
+    // The Linux client gives the old file a name such as .nfs0000 before it renames another over it. At the last close it sends the removal of
+    // that name, and the program does not wait for the answer.
     drop(old);
-    ensure!(fs::read_dir(at)?.count() == 1);
+    let give_up = Instant::now() + REMOVAL_ANSWERED;
+    while fs::read_dir(at)?.count() != 1 {
+        ensure!(Instant::now() < give_up, "the replaced file keeps a name");
+        thread::sleep(LOOK_AGAIN);
+    }
     Ok(())
 }
 
