@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use bench::client::Target;
 use bytes::Bytes;
 use nfs4::{LayoutIomode4, NfsFh4, NfsStat4, Verifier4};
-use nfs4_client::{Client, DataServers, How, OpenFile, StableHow4, Striped};
+use nfs4_client::{Client, DataServers, Error as ClientError, How, OpenFile, StableHow4, Striped};
 use tokio::task::JoinSet;
 
 use super::bytes::{BLOCK, Contents};
@@ -22,8 +22,10 @@ pub(super) const DEPTH: usize = 4;
 /// The maximum delay of a request: in effect unlimited, like a client that has mounted `hard`.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(600);
 
-/// How long a layout is requested again while the server says that it will soon be available.
+/// How long a layout is requested again while the server says that it will soon be available, and a request repeated at a data server that has no lease at
+/// the moment. It has none when the machine is too busy to renew it in time.
 const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A client with a tree mounted.
 #[derive(Debug, Clone)]
@@ -115,7 +117,7 @@ impl Stream {
                 verifiers.note(0, client.commit(&file.handle, 0, 0).await?)?;
             }
             Contact::Direct(striped) => {
-                for (server, verifier) in striped.commit().await? {
+                for (server, verifier) in served(|| striped.commit()).await? {
                     verifiers.note(server, verifier)?;
                 }
                 let last = size.saturating_sub(1);
@@ -151,7 +153,7 @@ impl Stream {
                     if error.status().is_some_and(|status| soon.contains(&status))
                         && began.elapsed() < PATIENCE =>
                 {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    tokio::time::sleep(PAUSE).await;
                 }
                 Err(error) => return Err(error).context("no layout was given"),
             }
@@ -184,7 +186,7 @@ impl Contact {
             let count = (BLOCK - block.len() as u64) as u32;
             let part = match self {
                 Contact::Through(client, file) => client.read(file, at, count).await?,
-                Contact::Direct(striped) => striped.read(at, count).await?,
+                Contact::Direct(striped) => served(|| striped.read(at, count)).await?,
             };
             ensure!(!part.data.is_empty(), "a file ends at byte {at}");
             if block.is_empty() && part.data.len() as u64 == BLOCK {
@@ -205,8 +207,8 @@ impl Contact {
                     (0, write.await?)
                 }
                 Contact::Direct(striped) => {
-                    let write = striped.write(at, part, StableHow4::Unstable);
-                    (striped.server_at(at), write.await?)
+                    let write = || striped.write(at, part.clone(), StableHow4::Unstable);
+                    (striped.server_at(at), served(write).await?)
                 }
             };
             ensure!(written.count > 0, "a server takes nothing at byte {at}");
@@ -214,6 +216,22 @@ impl Contact {
             done += written.count as usize;
         }
         Ok(())
+    }
+}
+
+/// Asks a data server until it serves the handle.
+async fn served<T, F>(ask: impl Fn() -> F) -> std::result::Result<T, ClientError>
+where
+    F: Future<Output = std::result::Result<T, ClientError>>,
+{
+    let began = Instant::now();
+    loop {
+        match ask().await {
+            Err(error) if error.status() == Some(NfsStat4::Stale) && began.elapsed() < PATIENCE => {
+                tokio::time::sleep(PAUSE).await;
+            }
+            outcome => return outcome,
+        }
     }
 }
 
