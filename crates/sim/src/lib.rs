@@ -101,6 +101,13 @@
 //! | 91 | `membership/losses/relay.rs` of `replica` | here a copy is taken in one step |
 //! | 92 | `driver/lease_state.rs` of `replica` | here a view is in force as soon as leases have run out |
 //! | 93 | `state/nonsense.rs` of `replica` | here nobody sends nonsense |
+//! | 94 | `walk/unsent.rs` of `replica` | here nobody needs a whole copy while it is outside |
+//! | 95 | `walk/unsent.rs` and `views/missed.rs` of `replica` | here a settlement gives up contents at no replica |
+//! | 96 | `walk/unsent.rs` of `replica` | here updates come to all survivors at once |
+//! | 97 | `tests/rejoining.rs` of `replica` | as 91 |
+//! | 98 | `walk/unsent.rs` of `replica` | as 91 |
+//! | 99 | `replication/base.rs` of `replica` | as 91 |
+//! | 100 | `walk/unsent.rs` of `replica` | here all say what they owe at once |
 
 #![forbid(unsafe_code)]
 

@@ -6,11 +6,10 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The format of everything this crate stores and sends. 3 came with junctions.
-const FORMAT: u8 = 3;
-
-/// The previous format. In it the state of a set has no junctions at its end; everything else is the same.
-const WITHOUT_JUNCTIONS: u8 = 2;
+/// The format of everything this crate stores and sends. Earlier formats differ in the state of a set only: in 3, the number of settlements before each
+/// admission is missing at its end, and in 2 the junctions before it as well.
+const FORMAT: u8 = 4;
+const OLDEST_FORMAT: u8 = 2;
 
 /// Encodes a value.
 pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, String> {
@@ -24,10 +23,11 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     };
     match *format {
         FORMAT => take(rest, &[]),
-        // An empty map is encoded as a zero byte. A value that is not a state does not read this byte.
-        WITHOUT_JUNCTIONS => {
-            let padded = [rest, &[0]].concat();
-            take(&padded, &[]).or_else(|error| take(&padded, &[0]).map_err(|_| error))
+        // An empty map is encoded as a zero byte. A value that is not a state does not read these bytes.
+        OLDEST_FORMAT..FORMAT => {
+            let missing = vec![0; usize::from(FORMAT - format)];
+            let padded = [rest, &missing].concat();
+            take(&padded, &[]).or_else(|error| take(&padded, &missing).map_err(|_| error))
         }
         format => Err(format!("format {format} is not known here")),
     }
@@ -49,26 +49,29 @@ mod tests {
     use crate::state::ViewState;
     use vfs::ReplicaSlot;
 
-    /// The decisions of a set of an earlier version must survive an upgrade to servers with junctions.
+    /// The decisions of a set of an earlier version must survive an upgrade.
     #[test]
-    fn a_state_without_junctions_is_still_read() {
+    fn a_state_of_an_earlier_format_is_still_read() {
         let mut state = ViewState {
             epoch: 7,
             ..ViewState::default()
         };
         state.removed.insert(ReplicaSlot(3));
         let mut old = encode(&state).unwrap();
-        assert_eq!(old.pop(), Some(0), "the map of junctions is empty");
-        assert!(decode::<ViewState>(&old).is_err());
-        old[0] = WITHOUT_JUNCTIONS;
-        assert_eq!(decode::<ViewState>(&old), Ok(state));
+        for format in (OLDEST_FORMAT..FORMAT).rev() {
+            assert_eq!(old.pop(), Some(0), "the last map is empty");
+            old[0] = FORMAT;
+            assert!(decode::<ViewState>(&old).is_err());
+            old[0] = format;
+            assert_eq!(decode(&old), Ok(state.clone()));
 
-        let mut outcome = encode(&Outcome::Applied).unwrap();
-        outcome[0] = WITHOUT_JUNCTIONS;
-        assert_eq!(decode::<Outcome>(&outcome), Ok(Outcome::Applied));
-        outcome.push(0);
-        assert!(decode::<Outcome>(&outcome).is_err());
-        assert!(decode::<Decision>(&[WITHOUT_JUNCTIONS]).is_err());
+            let mut outcome = encode(&Outcome::Applied).unwrap();
+            outcome[0] = format;
+            assert_eq!(decode::<Outcome>(&outcome), Ok(Outcome::Applied));
+            outcome.push(0);
+            assert!(decode::<Outcome>(&outcome).is_err());
+            assert!(decode::<Decision>(&[format]).is_err());
+        }
         assert!(decode::<Referral>(&[1, 0, 0]).is_err());
     }
 }

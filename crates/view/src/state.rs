@@ -53,6 +53,8 @@ pub struct ViewState {
     pub stream_ends: BTreeMap<ReplicaSlot, StreamEnd>,
     /// Names in the root of the domain, and the trees of other servers that they lead to.
     pub junctions: BTreeMap<String, Vec<Referral>>,
+    /// For each active replica, the number of settlements when it came into the view; 0 if it is missing.
+    pub settled_before: BTreeMap<ReplicaSlot, u64>,
 }
 
 /// How the stream of a lost replica ended.
@@ -134,6 +136,13 @@ impl ViewState {
     pub fn is_settled(&self, slot: ReplicaSlot) -> bool {
         let loss = self.losses.get(&slot);
         loss.is_some_and(|loss| !loss.settled.is_empty()) || self.stream_ends.contains_key(&slot)
+    }
+
+    /// Whether `slot` has been active since before the settlement of this number.
+    #[must_use]
+    pub fn was_active_at(&self, slot: ReplicaSlot, settlement: u64) -> bool {
+        let before = self.settled_before.get(&slot).copied().unwrap_or_default();
+        self.is_active(slot) && before < settlement
     }
 
     /// Whether `slot` was removed and nothing about it remains to be decided.

@@ -10,7 +10,7 @@
 //!   files that are complete everywhere, `kept` for a lack of too much, `foreign` for their messages and updates, `frozen` for controls of lost
 //!   replicas.
 //! - Of taking part: `view` in force, `arrival` of a newly admitted replica, `lease_state` whether this replica may answer, and the `clock` of that;
-//!   `readers` that do not ask it each time, and until when they may read (`reading`).
+//!   `readers` that do not ask it each time, and until when they may read (`reading`); which members are silent (`silence`).
 //!
 //! `persistence` carries out the core's commands, `remembered` is what it left on the disk for the next start, `metrics` is the data for display.
 //! `peers`, `conversations`, `decisions`, `stopping` and `waiting` are what all layers do with the other members and with time.
@@ -46,6 +46,7 @@ pub(crate) mod remembered;
 pub(crate) mod removed;
 mod settling;
 pub(crate) mod shipping;
+pub(crate) mod silence;
 mod stopping;
 pub(crate) mod tree;
 pub(crate) mod view;

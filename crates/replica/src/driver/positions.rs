@@ -53,22 +53,42 @@ impl LocalReplica {
 }
 
 impl LocalReplica {
-    /// A peer requests a lease. Returns the last request of it such that all other members have the contents that this replica changed before it.
-    /// `None` while another member or this replica is newly admitted, or this replica has not handed over what earlier incarnations made: then it is
-    /// unknown since when they lack what they lack.
-    pub(crate) fn shipped(&self, from: ReplicaSlot, request: &LeaseRequest) -> Option<Shipped> {
+    /// A peer requests a lease. Returns the last request of it such that all other members have the contents that this replica changed before it,
+    /// except silent ones that lack some. `None` while another member or this replica is newly admitted, or this replica has not handed over what
+    /// earlier incarnations made: then it is unknown since when they lack what they lack. A member that was started anew, and a copy of this replica
+    /// from before its start, lack nothing that is not known here.
+    pub(crate) fn shipped(
+        &self,
+        from: ReplicaSlot,
+        request: &LeaseRequest,
+        silent: &BTreeSet<ReplicaSlot>,
+    ) -> Option<Shipped> {
         let now = self.engine.with_core(|guard| guard.now);
         let noted = |peer: &mut Peer| peer.questions.note(request.incarnation, request.asked, now);
         self.state.peers.with(from, noted);
         let active = self.lease.view().active;
-        let anew = (self.state.debts.lock().keys()).any(|slot| active.contains(slot));
-        if !self.lease.is_up_to_date() || anew {
+        let debtors: Vec<ReplicaSlot> = self.state.debts.lock().keys().copied().collect();
+        let anew = |slot: &ReplicaSlot| {
+            let takes_part = active.contains(slot) && debtors.contains(slot);
+            takes_part && !self.has_complete(*slot)
+        };
+        let newcomers: BTreeSet<ReplicaSlot> = debtors.iter().copied().filter(anew).collect();
+        if !self.is_complete() || !newcomers.is_subset(silent) {
             return None;
         }
-        let (epoch, until) = self.engine.with_core(|guard| guard.shipped())?;
+        let behind = |guard: &mut Guard<'_>| {
+            let lacks = |slot: &ReplicaSlot| newcomers.contains(slot) || guard.may_lack(*slot);
+            let without = silent.iter().copied().filter(lacks).collect();
+            let (epoch, until) = guard.shipped(&without)?;
+            Some((epoch, until, without))
+        };
+        let (epoch, until, without) = self.engine.with_core(behind)?;
         let asked = |peer: &mut Peer| peer.questions.until(until);
-        let asked = self.state.peers.with(from, asked)?;
-        Some(Shipped { epoch, asked })
+        Some(Shipped {
+            epoch,
+            asked: self.state.peers.with(from, asked)?,
+            without: without.into_iter().map(|slot| slot.0).collect(),
+        })
     }
 }
 
@@ -177,15 +197,27 @@ impl Guard<'_> {
         self.is_steady() && self.ledger.is_settled_in_configuration(contents)
     }
 
-    /// The epoch, and since when another member lacks something that was changed here.
-    fn shipped(&self) -> Option<(u64, Moment)> {
+    /// Whether a member that keeps contents may lack something that was changed here.
+    fn may_lack(&self, slot: ReplicaSlot) -> bool {
         let ledger = &self.ledger;
-        if ledger.previous.is_some() {
+        let is_level = |slot| {
+            let backlog = ledger.unshipped.backlog(slot);
+            backlog.is_some_and(|backlog| backlog.is_exact() && backlog.oldest().is_none())
+        };
+        let keeps = ledger.active.contains(&slot) && !ledger.witnesses.contains(&slot);
+        keeps && (ledger.previous.is_some() || !is_level(slot))
+    }
+
+    /// The epoch, and since when another member lacks something that was changed here, without these members.
+    fn shipped(&self, without: &BTreeSet<ReplicaSlot>) -> Option<(u64, Moment)> {
+        let ledger = &self.ledger;
+        if !self.has_handed_over(without) {
             return None;
         }
         let mut until = self.now;
         let keepers = ledger.active.difference(&ledger.witnesses);
-        for slot in keepers.filter(|slot| **slot != ledger.slot) {
+        let counts = |slot: &&ReplicaSlot| **slot != ledger.slot && !without.contains(slot);
+        for slot in keepers.filter(counts) {
             let backlog = ledger.unshipped.backlog(*slot)?;
             if !backlog.is_exact() {
                 return None;

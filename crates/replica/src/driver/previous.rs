@@ -96,7 +96,7 @@ impl Guard<'_> {
     }
 
     /// Whether all replicas that take part, except the absent ones, have everything that earlier incarnations made.
-    fn has_handed_over(&self, absent: &BTreeSet<ReplicaSlot>) -> bool {
+    pub(super) fn has_handed_over(&self, absent: &BTreeSet<ReplicaSlot>) -> bool {
         let Some(previous) = &self.ledger.previous else {
             return true;
         };

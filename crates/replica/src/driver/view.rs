@@ -76,9 +76,4 @@ impl Engine {
     pub(crate) fn witnesses(&self) -> BTreeSet<ReplicaSlot> {
         self.with_core(|guard| guard.ledger.witnesses.clone())
     }
-
-    /// Whether any of these takes part.
-    pub(crate) fn is_any_active(&self, slots: &[ReplicaSlot]) -> bool {
-        self.with_core(|guard| slots.iter().any(|slot| guard.ledger.active.contains(slot)))
-    }
 }

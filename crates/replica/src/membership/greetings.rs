@@ -128,7 +128,7 @@ pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, wanted: Wanted) 
 /// no copy is complete, the members wait for replicas without a copy, and the first that holds the tree supplies them.
 fn supplies_base(replica: &LocalReplica, to: ReplicaSlot) -> bool {
     let own = replica.slot();
-    let silent = views::silent(replica);
+    let silent = replica.silent();
     let is_whole = |slot: &ReplicaSlot| match *slot == own {
         true => replica.is_whole(),
         false => replica.state.conversations.held(*slot) == Some(Held::Everything),

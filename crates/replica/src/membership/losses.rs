@@ -52,6 +52,7 @@ pub(crate) async fn apply_settlements(replica: &Arc<LocalReplica>, state: &ViewS
             continue;
         }
         if slot != replica.slot()
+            && !views::lacks_what_others_had(replica, state, (slot, end.settlement))
             && let Err(error) = replica.store.abandon(slot, end.settlement).await
         {
             // The store has failed, which ends the server.

@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use peer::{Incoming, Lane, Session};
 use store::{RowChange, RowSubject, Store};
+use tokio::time::Instant;
 use vfs::{ObjectId, ReplicaSlot, Result};
 
 use crate::driver::complete;
@@ -29,6 +31,9 @@ type Fact = (Vec<u8>, Option<Vec<u8>>);
 
 /// One message carries about this many bytes of rows.
 const PAGE_BYTES: usize = 256 << 10;
+
+/// A copy that another replica supplies replaces the one that is being taken only if no page of that came for this time.
+const SUPPLIER_PATIENCE: Duration = Duration::from_secs(10);
 
 const FACT: &[u8] = b"copy";
 
@@ -89,7 +94,12 @@ async fn send_rows(
     let attempt =
         match known.and_then(|taken| replica.state.copies.go_on(to, taken.copy, taken.pages)) {
             Some(attempt) => attempt,
-            None => replica.state.copies.begin(to, replica.store.base().await?),
+            None => {
+                // Read before the rows: what it ended is ended in them.
+                let settlements = settled::known(replica)?.unwrap_or_default();
+                let rows = replica.store.base().await?;
+                replica.state.copies.begin(to, rows, settlements)
+            }
         };
     // No peer sees what a crash could still erase here.
     replica.state.lineage.keep().await?;
@@ -105,7 +115,8 @@ async fn send_rows(
         copy,
         pages,
     };
-    send_page(replica, session, &BasePage::Begin(place)).await?;
+    let begin = BasePage::Begin(place, attempt.settlements);
+    send_page(replica, session, &begin).await?;
     loop {
         match replica.state.copies.next(&attempt, PAGE_BYTES)? {
             Next::Rows { rows, objects } => {
@@ -247,14 +258,26 @@ pub(crate) async fn take(
 ) -> std::result::Result<(), Unfit> {
     let page: BasePage = wire::decode(&incoming.message.payload)?;
     // No page of another supplier's copy is taken between the check and the write.
-    let _one_at_a_time = replica.state.copying.lock().await;
+    let mut supplier = replica.state.copying.lock().await;
     let held = *replica.state.held.borrow();
-    if !is_awaited(&page, held, taken(replica, inbox.from)) {
+    let current = supplier.filter(|(slot, _)| replica.state.outbound.is_in_session(*slot));
+    let current = current.map(|(slot, at)| (slot, at.elapsed()));
+    if ends_another(&page, inbox.from, current)
+        || !is_awaited(&page, held, taken(replica, inbox.from))
+    {
         tracing::debug!(peer = inbox.from.0, "a page of another copy");
         return Ok(());
     }
+    *supplier = Some((inbox.from, Instant::now()));
+    take_page(replica, inbox, page).await?;
+    // It may have taken long.
+    *supplier = Some((inbox.from, Instant::now()));
+    Ok(())
+}
+
+async fn take_page(replica: &Arc<LocalReplica>, inbox: &Inbox, page: BasePage) -> Result<()> {
     match page {
-        BasePage::Begin(begin) => {
+        BasePage::Begin(begin, settlements) => {
             let pages = begin.pages;
             tracing::info!(peer = inbox.from.0, pages, "receiving the tree");
             if pages == 0 {
@@ -264,9 +287,9 @@ pub(crate) async fn take(
                     .put_facts(vec![(TAKEN.to_vec(), None)])
                     .await?;
                 replica.store.begin_resync().await?;
-                settled::note_known(replica).await?;
+                settled::note(replica, settlements).await?;
             }
-            Ok(note_taken(replica, inbox.from, begin).await?)
+            note_taken(replica, inbox.from, begin).await
         }
         BasePage::Rows(place, rows) => {
             let rows = rows.into_iter().map(RowChange::from);
@@ -277,7 +300,7 @@ pub(crate) async fn take(
             });
             replica.store.install_base(rows.collect()).await?;
             let pages = place.pages + 1;
-            Ok(note_taken(replica, inbox.from, Taken { pages, ..place }).await?)
+            note_taken(replica, inbox.from, Taken { pages, ..place }).await
         }
         BasePage::Rest(_, positions) => {
             let own = positions.iter().find(|(slot, _)| *slot == replica.slot().0);
@@ -288,7 +311,7 @@ pub(crate) async fn take(
                 .into_iter()
                 .map(|(slot, position)| (ReplicaSlot(slot), position));
             replica.store.finish_base(positions.collect()).await?;
-            Ok(rows_are_here(replica).await?)
+            rows_are_here(replica).await
         }
         BasePage::Complete => {
             // The supplier owes nothing more of the files that are left: they were cut, or removed.
@@ -306,12 +329,22 @@ pub(crate) async fn take(
     }
 }
 
+/// Whether this page of a supplier's copy would end the copy that another one supplies. The last page of that came this long ago.
+fn ends_another(
+    page: &BasePage,
+    from: ReplicaSlot,
+    current: Option<(ReplicaSlot, Duration)>,
+) -> bool {
+    let begins = matches!(page, BasePage::Begin(begin, _) if begin.pages == 0);
+    begins && current.is_some_and(|(slot, since)| slot != from && since < SUPPLIER_PATIENCE)
+}
+
 /// Whether a replica takes this page, given what it holds and how much of that supplier's copy it has taken.
 fn is_awaited(page: &BasePage, held: Held, taken: Option<Taken>) -> bool {
     match page {
-        BasePage::Begin(begin) if begin.pages == 0 => held == Held::Nothing,
+        BasePage::Begin(begin, _) if begin.pages == 0 => held == Held::Nothing,
         // Rows from this place on follow the rows here, or repeat some of them.
-        BasePage::Begin(begin) => {
+        BasePage::Begin(begin, _) => {
             let same = |taken: Taken| {
                 (taken.incarnation, taken.copy) == (begin.incarnation, begin.copy)
                     && begin.pages <= taken.pages
@@ -390,9 +423,23 @@ mod tests {
         assert!(!is_taken(rest(7, 3), None));
     }
 
+    /// Two members that do not hear each other supplied the same replica, and each copy that began ended the other one.
+    #[test]
+    fn counterexample_99_a_copy_does_not_end_one_that_goes_on() {
+        let begin = |pages| BasePage::Begin(place(7, pages), 0);
+        let (first, second) = (ReplicaSlot(1), ReplicaSlot(2));
+        let lately = Some((first, Duration::from_secs(1)));
+        assert!(ends_another(&begin(0), second, lately));
+        assert!(!ends_another(&begin(0), first, lately), "it begins again");
+        assert!(!ends_another(&begin(3), second, lately), "it goes on");
+        let silent = Some((first, SUPPLIER_PATIENCE));
+        assert!(!ends_another(&begin(0), second, silent));
+        assert!(!ends_another(&begin(0), second, None));
+    }
+
     #[test]
     fn a_copy_begins_only_where_none_is() {
-        let begin = |pages| BasePage::Begin(place(7, pages));
+        let begin = |pages| BasePage::Begin(place(7, pages), 0);
         assert!(is_awaited(&begin(0), Held::Nothing, Some(place(6, 9))));
         assert!(is_awaited(&begin(2), Held::Nothing, Some(place(7, 3))));
         assert!(!is_awaited(&begin(4), Held::Nothing, Some(place(7, 3))));

@@ -50,14 +50,7 @@ fn is_right_for(known_here: u64, known_there: u64, gone_through: impl Fn() -> Op
 /// The fact that says how many settlements this copy has gone through.
 const KNOWN: &[u8] = b"gone-through";
 
-/// This copy has gone through all settlements that are known here.
-pub(crate) async fn note_known(replica: &LocalReplica) -> vfs::Result<()> {
-    match replica.view_state() {
-        Some(state) => note(replica, state.settlements).await,
-        None => Ok(()),
-    }
-}
-
+/// This copy has gone through this many settlements.
 pub(crate) async fn note(replica: &LocalReplica, settlements: u64) -> vfs::Result<()> {
     if known(replica)? == Some(settlements) {
         return Ok(());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -119,6 +119,8 @@ pub(crate) struct Inbox {
     pub(crate) applying: tokio::sync::Mutex<()>,
     /// Permits to put pieces in place.
     pub(crate) putting: Arc<Semaphore>,
+    /// How many pieces of a copy were put in place.
+    pub(crate) of_copy: AtomicU64,
     /// Held while a message about what is here is made and queued for the peer.
     telling: BeforeCore<()>,
 }
@@ -146,6 +148,7 @@ impl Inbox {
             last_rows: Inner::new(None),
             applying: tokio::sync::Mutex::new(()),
             putting: Arc::new(Semaphore::new(PUTTING_AT_ONCE as usize)),
+            of_copy: AtomicU64::new(0),
             telling: BeforeCore::default(),
         };
         (inbox, queue)

@@ -53,6 +53,7 @@ struct All {
 
 struct Copy {
     number: u64,
+    settlements: u64,
     scan: BaseScan,
     /// Where each page begins, and how many objects precede it; the last page is not read yet.
     places: Vec<(BasePlace, u64)>,
@@ -68,6 +69,8 @@ pub(crate) struct Attempt {
     token: Arc<()>,
     /// The number of the copy.
     pub(crate) copy: u64,
+    /// How many settlements it has gone through.
+    pub(crate) settlements: u64,
     /// How many pages were sent before.
     pub(crate) pages: u64,
     /// And how many objects were in them.
@@ -89,14 +92,15 @@ impl Copies {
         self.0.lock()
     }
 
-    /// Begins a copy; an earlier one for the same replica is forgotten.
-    pub(crate) fn begin(&self, to: ReplicaSlot, scan: BaseScan) -> Attempt {
+    /// Begins a copy, which has gone through this many settlements; an earlier one for the same replica is forgotten.
+    pub(crate) fn begin(&self, to: ReplicaSlot, scan: BaseScan, settlements: u64) -> Attempt {
         let mut all = self.all();
         all.begun += 1;
         let number = all.begun;
         let places = vec![(scan.place(), 0)];
         let copy = Copy {
             number,
+            settlements,
             scan,
             places,
             sender: Weak::new(),
@@ -174,6 +178,7 @@ impl Copy {
             to,
             token,
             copy: self.number,
+            settlements: self.settlements,
             pages: self.places.len() as u64 - 1,
             objects: self.objects(),
         }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use control::{ClockDifference, Moment};
+use control::ClockDifference;
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
@@ -16,7 +16,7 @@ use crate::state::nonsense::Nonsense;
 use crate::state::questions::Questions;
 use crate::state::rejoins::{Rejoin, RejoinView};
 use crate::state::shipments::Shipments;
-use crate::state::views::News;
+use crate::state::views::{News, ShippedThere};
 use crate::state::wire::LeaseRequest;
 
 /// What is known of one member.
@@ -77,10 +77,15 @@ impl Peers {
     }
 
     /// A peer reports which of its contents all members of a view have; its earlier report may cover more.
-    pub(crate) fn note_shipped(&self, slot: ReplicaSlot, shipped: (u64, Moment)) {
+    pub(crate) fn note_shipped(&self, slot: ReplicaSlot, shipped: ShippedThere) {
         self.note_news(slot, |news| {
-            let known = news.shipped.filter(|known| known.0 == shipped.0);
-            news.shipped = known.max(Some(shipped));
+            let covers = |known: &ShippedThere| {
+                let alike = known.epoch == shipped.epoch && known.without == shipped.without;
+                alike && known.before > shipped.before
+            };
+            if !news.shipped.as_ref().is_some_and(covers) {
+                news.shipped = Some(shipped);
+            }
         });
     }
 

@@ -117,8 +117,8 @@ pub(crate) struct ReplicaState {
     // About this replica's copy.
     /// How much of the tree is here; clients are answered when it is everything.
     pub(crate) held: watch::Sender<Held>,
-    /// Held while this replica applies a page of the copy that it takes.
-    pub(crate) copying: tokio::sync::Mutex<()>,
+    /// Held while this replica applies a page of the copy that it takes: whose page that was last, and when.
+    pub(crate) copying: tokio::sync::Mutex<Option<(ReplicaSlot, Instant)>>,
     /// Another replica no longer keeps what this replica lacks.
     pub(crate) needs_copy: AtomicBool,
     pub(crate) writers: Writers,

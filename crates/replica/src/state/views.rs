@@ -19,8 +19,8 @@ pub(crate) struct News {
     pub(crate) said: Option<(LeaseRequest, Instant)>,
     /// How far its time of day differs from the local one.
     pub(crate) clock: ClockDifferences,
-    /// All members of a view have the contents that it had changed before this moment.
-    pub(crate) shipped: Option<(u64, Moment)>,
+    /// Which of its contents the other members have.
+    pub(crate) shipped: Option<ShippedThere>,
 }
 
 impl News {
@@ -32,6 +32,15 @@ impl News {
             shipped: None,
         }
     }
+}
+
+/// The members of a view, but those that did not answer a member, have the contents that it had changed before a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ShippedThere {
+    pub(crate) epoch: u64,
+    /// On the lease clock of the replica that asked.
+    pub(crate) before: Moment,
+    pub(crate) without: Vec<u16>,
 }
 
 /// Which members would have to leave the view so that this replica could be admitted to it.

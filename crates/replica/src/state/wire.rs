@@ -236,7 +236,7 @@ pub struct LinkView {
 }
 
 /// The answer to a [`LeaseRequest`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LeaseGrant {
     /// The incarnation of the receiver that asked, as in the request.
     pub(crate) incarnation: u64,
@@ -251,12 +251,15 @@ pub(crate) struct LeaseGrant {
 }
 
 /// All other members of a view that keep contents have all contents that the sender changed before it heard an earlier request of the receiver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Members that do not answer the sender are left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Shipped {
     /// The view in force at the sender.
     pub(crate) epoch: u64,
     /// When the receiver sent that request, on its own clock.
     pub(crate) asked: u64,
+    /// The members that are left out.
+    pub(crate) without: Vec<u16>,
 }
 
 /// The sender has entered a view to which the receiver was admitted.
@@ -456,8 +459,9 @@ pub(crate) struct Taken {
 /// Part of the copy with which a joining replica begins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum BasePage {
-    /// Rows follow from this place on. At the first page, the receiver must forget an earlier copy.
-    Begin(Taken),
+    /// Rows follow from this place on. At the first page, the receiver must forget an earlier copy. The second value is the number of settlements
+    /// that the copy has gone through.
+    Begin(Taken, u64),
     /// The rows of this place.
     Rows(Taken, Vec<Row>),
     /// All rows precede this place; the streams continue behind these positions.

@@ -180,6 +180,7 @@ impl ViewState {
     pub(super) fn put_out(&mut self, slot: ReplicaSlot, exclusion: Exclusion) {
         let epoch = self.next_epoch();
         self.lose(slot, exclusion.at_unix_s);
+        self.settled_before.remove(&slot);
         if let Some(member) = self.members.get_mut(&slot) {
             member.active = false;
             member.since_epoch = epoch;
@@ -232,6 +233,9 @@ impl ViewState {
         }
         if member.active && incarnation == known {
             return Err(format!("replica {} is active", slot.0));
+        }
+        if !member.active {
+            self.settled_before.insert(slot, self.settlements);
         }
         member.since_epoch = epoch;
         member.active = true;

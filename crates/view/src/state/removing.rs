@@ -23,6 +23,7 @@ impl ViewState {
             self.leaves_nothing_open(slot, by)?;
         }
         self.members.remove(&slot);
+        self.settled_before.remove(&slot);
         self.removed.insert(slot);
         if was_active {
             self.conclude_loss(slot);
@@ -135,6 +136,7 @@ impl ViewState {
         }
         let open = self.holds_data(slot) && self.losses.contains_key(&slot) && !self.ends_all(slot);
         let member = self.members.remove(&slot);
+        self.settled_before.remove(&slot);
         self.removed.insert(slot);
         if member.is_some_and(|member| member.was_active) && !open {
             self.conclude_loss(slot);

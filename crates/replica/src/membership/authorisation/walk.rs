@@ -18,6 +18,7 @@ mod relayed;
 mod renounced;
 mod stopping;
 mod supplied;
+mod unsent;
 mod wishes;
 
 use std::collections::BTreeSet;

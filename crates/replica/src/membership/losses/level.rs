@@ -27,22 +27,31 @@ pub(crate) fn is_first(replica: &LocalReplica) -> bool {
     replica.holders().into_iter().all(|slot| slot > own)
 }
 
-/// How far each other survivor, witnesses included, has applied a lost replica's stream, by its latest report in this view.
+/// How far each other survivor, witnesses included, has applied a lost replica's stream, by its latest report in this view. `None` before all of
+/// them have reported.
 pub(super) fn applied_by_others(
     replica: &LocalReplica,
     lost: ReplicaSlot,
 ) -> Option<BTreeMap<ReplicaSlot, u64>> {
+    let reported = applied_by_reported(replica, lost);
+    (reported.len() == others(replica).len()).then_some(reported)
+}
+
+/// The same of those that have reported. A member may never do so: it was lost, too, and cannot be excluded before another one takes its place.
+pub(super) fn applied_by_reported(
+    replica: &LocalReplica,
+    lost: ReplicaSlot,
+) -> BTreeMap<ReplicaSlot, u64> {
     let epoch = replica.lease.view().epoch.0;
     let news = replica.state.peers.news();
     let others = others(replica).into_iter();
-    others
-        .map(|slot| {
-            let (request, _) = news.get(&slot)?.said.as_ref()?;
-            let mut applied = request.applied.iter();
-            let applied = applied.find(|(of, _)| *of == lost.0)?.1;
-            (request.epoch == epoch).then_some((slot, applied))
-        })
-        .collect()
+    let reported = others.filter_map(|slot| {
+        let (request, _) = news.get(&slot)?.said.as_ref()?;
+        let mut applied = request.applied.iter();
+        let applied = applied.find(|(of, _)| *of == lost.0)?.1;
+        (request.epoch == epoch).then_some((slot, applied))
+    });
+    reported.collect()
 }
 
 /// The members admitted to the view when the lost replica left, or later.
@@ -115,7 +124,7 @@ pub(crate) fn others_have_all(replica: &LocalReplica) -> bool {
     let mut gone = others.filter(|slot| !view.active.contains(slot) && !replica.is_given_up(*slot));
     let has_all = |lost| {
         let here = replica.state.inboxes.acknowledged(lost);
-        let others = applied_by_others(replica, lost).unwrap_or_default();
+        let others = applied_by_reported(replica, lost);
         let whole = !lacks_contents(replica, lost);
         let with_contents = |slot: &&ReplicaSlot| !(whole && lacks(slot, lost, here));
         let having = survivors.iter().filter(with_contents);
@@ -214,8 +223,13 @@ pub(crate) fn lacking_of_present(
         return Some(Lacking::Report);
     }
     let has_shipped = |slot: ReplicaSlot| {
-        let shipped = news.get(&slot).and_then(|news| news.shipped);
-        shipped.is_some_and(|(of, before)| of == epoch && before >= stood.since)
+        let shipped = news.get(&slot).and_then(|news| news.shipped.as_ref());
+        // A member that does not answer there, and answers here, may lack some.
+        let is_present = |left_out: &u16| present.iter().any(|(by, _)| by.0 == *left_out);
+        shipped.is_some_and(|shipped| {
+            let counts = shipped.epoch == epoch && shipped.before >= stood.since;
+            counts && !shipped.without.iter().any(is_present)
+        })
     };
     let here = stood.here.iter();
     let here = here.filter(|here| here.applied > 0 && !replica.is_given_up(here.of));

@@ -13,10 +13,9 @@ use peer::{Lane, Unproven};
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use super::level::applied_by_others;
+use super::level::{applied_by_others, applied_by_reported};
 use crate::driver::local_replica::LocalReplica;
 use crate::membership::authorisation::{self, Reason};
-use crate::membership::views;
 use crate::state::arrivals::Inbox;
 use crate::state::copies::Held;
 use crate::state::relays::Signed;
@@ -27,12 +26,11 @@ const REFUSED: &str = "relayed updates are refused";
 
 /// Sends kept messages to members that lack updates of a lost replica.
 pub(super) async fn relay(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
-    let (Some(inbox), Some(others)) = (
-        replica.state.inboxes.get(lost),
-        applied_by_others(replica, lost),
-    ) else {
+    let Some(inbox) = replica.state.inboxes.get(lost) else {
         return;
     };
+    // One that never reports must not keep the others apart (counterexample 96).
+    let others = applied_by_reported(replica, lost);
     let here = replica.state.inboxes.acknowledged(lost);
     let ahead_of_all = others.values().all(|applied| *applied <= here);
     let behind = others.iter().filter(|(_, applied)| **applied < here);
@@ -50,7 +48,7 @@ pub(super) fn relay_to_rejoining(replica: &Arc<LocalReplica>) {
     if !replica.takes_part() {
         return;
     }
-    let silent = views::silent(replica);
+    let silent = replica.silent();
     let news = replica.state.peers.news();
     let gone = |slot: &ReplicaSlot| {
         silent.contains(slot) || (!view.active.contains(slot) && !replica.is_given_up(*slot))

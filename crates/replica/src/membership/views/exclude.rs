@@ -17,7 +17,6 @@ use view::{DecisionKind, ViewState};
 
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{UNCHANGED, next_look};
-use crate::state::views::News;
 use crate::state::wire::LeaseRequest;
 
 /// Why a member is excluded, for people.
@@ -28,34 +27,6 @@ const NONSENSE: &str = "it sent what makes no sense: ";
 
 /// Shortest time between checks for silent members.
 const LOOK: Duration = Duration::from_millis(200);
-
-/// Members that have not answered for too long or sent nonsense, and members to be removed, which no replica listens to any more.
-pub(crate) fn silent(replica: &LocalReplica) -> BTreeSet<ReplicaSlot> {
-    let view = replica.lease.view();
-    if !view.active.contains(&replica.slot()) {
-        return BTreeSet::new();
-    }
-    let limit = replica.state.settings.suspicion;
-    let news: BTreeMap<ReplicaSlot, News> = replica.state.peers.news();
-    let is_refused = |slot| {
-        replica
-            .state
-            .peers
-            .with(slot, |peer| peer.nonsense.is_refused())
-    };
-    let others = view.active.iter().filter(|slot| **slot != replica.slot());
-    let silent = others.filter(|slot| {
-        let removed = replica.state.members.was_removed(**slot);
-        let unheard = news.get(slot).map(|news| news.heard.elapsed());
-        is_refused(**slot) || is_silent(removed, unheard, limit)
-    });
-    silent.copied().collect()
-}
-
-/// Whether a member counts as silent after this time without an answer; `None` if it was never heard. A removed member always counts as silent.
-pub(super) fn is_silent(removed: bool, unheard: Option<Duration>, limit: Duration) -> bool {
-    removed || unheard.is_some_and(|unheard| unheard > limit)
-}
 
 /// Excludes silent members until this replica stops.
 pub(crate) async fn watch(replica: Arc<LocalReplica>) {
@@ -84,7 +55,7 @@ fn next_suspicion(replica: &LocalReplica) -> Duration {
 
 /// Proposes to exclude a silent member, or to replace all silent members.
 async fn exclude_silent(replica: &Arc<LocalReplica>) {
-    let out = silent(replica);
+    let out = replica.silent();
     // A removed member goes first: it never comes back, and a returning replica may need its place.
     let first = out
         .iter()

@@ -31,10 +31,13 @@ pub(crate) fn greet_newcomer(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
 }
 
 /// A peer lacks updates from before it took part. This replica was restarted and does not know which. It sends everything that may not be
-/// everywhere.
+/// everywhere. It may have greeted that peer in an earlier view, which it then left (counterexample 100).
 pub(super) fn greet_unknown(replica: &Arc<LocalReplica>, slot: ReplicaSlot) {
-    let takes_part = replica.lease.view().active.contains(&slot) && replica.takes_part();
-    if takes_part && !replica.state.debts.lock().contains_key(&slot) {
+    let view = replica.lease.view();
+    let takes_part = view.active.contains(&slot) && replica.takes_part();
+    let since = view.since.get(&slot).map_or(0, |since| since.0);
+    let debt = replica.state.debts.lock().get(&slot).map(|debt| debt.epoch);
+    if takes_part && debt.is_none_or(|epoch| epoch < since) {
         ship_everything_marked(replica, slot);
         greet_newcomer(replica, slot);
     }

@@ -12,7 +12,7 @@ use peer::Lane;
 use tokio::time::Instant;
 use vfs::ReplicaSlot;
 
-use super::{exclude, join, rejoin};
+use super::{join, rejoin};
 use crate::driver::clock::lease_time;
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{UNCHANGED, next_look, ticks};
@@ -20,7 +20,8 @@ use crate::frontend::free_space;
 use crate::membership::links;
 use crate::membership::losses;
 use crate::state::settings::Durability;
-use crate::state::wire::{self, LeaseGrant, LeaseRequest, Shipped};
+use crate::state::views::ShippedThere;
+use crate::state::wire::{self, LeaseGrant, LeaseRequest};
 
 /// How many times a replica asks for a grant within one lease.
 const ASKED_PER_LEASE: u32 = 5;
@@ -125,7 +126,7 @@ fn ask_all(replica: &Arc<LocalReplica>, available: u64) {
     let closed = losses::closed_here(replica);
     let applied = applied_here(replica);
     let whole = losses::whole_here(replica);
-    let misses = exclude::silent(replica).into_iter().map(|slot| slot.0);
+    let misses = replica.silent().into_iter().map(|slot| slot.0);
     let misses: Vec<u16> = misses.collect();
     let short_of = replica
         .state
@@ -183,7 +184,7 @@ pub(crate) fn lease_requested(
         asked: request.asked,
         given,
         time_of_day_us: time_of_day_us(replica),
-        shipped: replica.shipped(from, &request),
+        shipped: replica.shipped(from, &request, &replica.silent()),
     };
     if request.up_to_date {
         join::forgive(replica, from, request.epoch);
@@ -211,10 +212,10 @@ pub(crate) fn lease_requested(
 /// A peer grants a lease, or refuses it.
 pub(crate) fn lease_granted(replica: &LocalReplica, from: ReplicaSlot, grant: LeaseGrant) {
     replica.state.peers.note_heard(from);
-    if let Some(shipped) = shipped_there(replica, grant) {
+    if let Some(shipped) = shipped_there(replica, &grant) {
         replica.state.peers.note_shipped(from, shipped);
     }
-    if let Some(difference) = clock_shown(replica, grant) {
+    if let Some(difference) = clock_shown(replica, &grant) {
         replica.state.peers.note_clock(from, difference);
     }
     if grant.given {
@@ -232,17 +233,20 @@ fn time_of_day_us(replica: &LocalReplica) -> i64 {
     now.seconds.saturating_mul(1_000_000).saturating_add(micros)
 }
 
-/// The view in which all members have the contents that the sender had changed before it heard the request of this moment on this replica's
-/// lease clock.
-fn shipped_there(replica: &LocalReplica, grant: LeaseGrant) -> Option<(u64, Moment)> {
-    let Shipped { epoch, asked } = grant.shipped?;
-    let asked_here = grant.incarnation == replica.state.incarnation && asked <= grant.asked;
-    asked_here.then_some((epoch, Moment(asked)))
+/// Which contents of the sender the members have, by a request of this incarnation.
+fn shipped_there(replica: &LocalReplica, grant: &LeaseGrant) -> Option<ShippedThere> {
+    let shipped = grant.shipped.as_ref()?;
+    let asked_here = grant.incarnation == replica.state.incarnation && shipped.asked <= grant.asked;
+    asked_here.then(|| ShippedThere {
+        epoch: shipped.epoch,
+        before: Moment(shipped.asked),
+        without: shipped.without.clone(),
+    })
 }
 
 /// How far the sender's time of day is from this replica's. `None` if another start of this replica asked, because its lease clock may have been
 /// another.
-fn clock_shown(replica: &LocalReplica, grant: LeaseGrant) -> Option<ClockDifference> {
+fn clock_shown(replica: &LocalReplica, grant: &LeaseGrant) -> Option<ClockDifference> {
     // In this order, so that the time between the two counts as part of the round trip.
     let own_us = time_of_day_us(replica);
     let (asked, now) = (Moment(grant.asked), lease_time());

@@ -15,6 +15,7 @@ use view::{DecisionKind, Kind, Outcome, Settlement};
 
 use super::join;
 use super::missed;
+use super::supply::{Supply, next_supplier};
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{UNCHANGED, next_look};
 use crate::frontend::reclaim;
@@ -177,8 +178,8 @@ pub(crate) async fn come_back(replica: Arc<LocalReplica>) {
 /// The last requests.
 #[derive(Default)]
 struct Asked {
-    /// The supplier of contents, and its session.
-    contents: Option<(ReplicaSlot, u64)>,
+    /// The member that was asked for the contents of the copy.
+    contents: Option<Supply>,
     /// Time of the request for rows.
     rows: Option<Instant>,
     /// What was here of other streams when it first needed a copy outside the view. Later arrivals do not count as held here.
@@ -214,11 +215,9 @@ async fn catch_up(replica: &Arc<LocalReplica>, asked: &mut Asked) -> vfs::Result
     let held = *replica.state.held.borrow();
     let keepers = keepers_in_contact(replica, &absent);
     if held == Held::Rows
-        && let Some((slot, inbox)) = supplier(replica, &keepers)
-        && asked.contents != Some((*slot, inbox.session()))
+        && let Some(slot) = next_supplier(replica, &keepers, &mut asked.contents)
     {
-        asked.contents = Some((*slot, inbox.session()));
-        base::want(replica, *slot)?;
+        base::want(replica, slot)?;
     }
     let lately = asked.rows.is_some_and(|at| at.elapsed() < ROWS_ASKED);
     if held == Held::Nothing && !lately && !keepers.is_empty() {
@@ -292,17 +291,6 @@ fn keepers_in_contact(
     in_contact
         .filter_map(|(slot, _)| Some((*slot, replica.state.inboxes.get(*slot)?)))
         .collect()
-}
-
-/// The member that supplies this replica with contents. Another member may also lack a copy.
-fn supplier<'a>(
-    replica: &LocalReplica,
-    keepers: &'a [(ReplicaSlot, Arc<Inbox>)],
-) -> Option<&'a (ReplicaSlot, Arc<Inbox>)> {
-    let is_whole = |keeper: &&(ReplicaSlot, Arc<Inbox>)| {
-        replica.state.conversations.held(keeper.0) == Some(Held::Everything)
-    };
-    keepers.iter().find(is_whole).or(keepers.first())
 }
 
 /// Puts aside what was changed here after the position that the others kept. Their tree replaces the copy.

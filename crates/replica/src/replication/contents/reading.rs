@@ -60,10 +60,13 @@ async fn look_before(
     let own = initial && changes_only_here(replica, piece.file).await;
     let version = version_here(replica, piece.file).await;
     // Checked after the version is read, and before the content.
-    let lacks = lacks_of_active(replica, piece.file);
-    if initial && lacks {
+    let missing = missing_of_active(replica, piece.file);
+    let is_silent = |maker: &ReplicaSlot| replica.silent().contains(maker);
+    if initial && (missing.iter().any(is_silent) || own && !missing.is_empty()) {
+        // It cannot send the rest itself, or the receiver does not ask it because this replica is the last writer.
         return Err(Error::Delay);
     }
+    let lacks = !missing.is_empty();
     Ok(Before {
         initial,
         partial,
@@ -110,7 +113,7 @@ async fn message(
         return Ok(None);
     };
     let own = own && changes_only_here(replica, piece.file).await;
-    if initial && !own && version_here(replica, piece.file).await != version {
+    if initial && !own && !lacks && version_here(replica, piece.file).await != version {
         // Its data may still be on its way.
         return Err(Error::Delay);
     }
@@ -130,7 +133,8 @@ async fn message(
         initial,
         completes: completes.map(|(position, _)| position),
         asked: completes.and_then(|(_, asked)| asked),
-        // The sent data does not belong to the version here, and must not replace data of that version.
+        // The sent data does not belong to the version here, and must not replace data of that version: the receiver asks the last writer. The file may
+        // be written so often that it is never whole here.
         version: if lacks { 0 } else { version },
         partial,
         stretches: Vec::new(),
@@ -179,11 +183,13 @@ async fn changes_only_here(replica: &LocalReplica, file: ObjectId) -> bool {
     replica.engine.is_primary(file)
 }
 
-/// Whether data of a file is missing here that another member of the view sends. Then the local data belongs to no version, and at a peer it could
-/// replace what that member has already sent.
-fn lacks_of_active(replica: &LocalReplica, file: ObjectId) -> bool {
-    let missing = replica.store.lacks_data_of(file);
-    !missing.is_empty() && replica.engine.is_any_active(&missing)
+/// The members of the view whose data of a file is missing here. Then the local data belongs to no version, and at a peer it could replace what such a
+/// member has already sent.
+fn missing_of_active(replica: &LocalReplica, file: ObjectId) -> Vec<ReplicaSlot> {
+    let active = replica.lease.view().active;
+    let mut missing = replica.store.lacks_data_of(file);
+    missing.retain(|maker| active.contains(maker));
+    missing
 }
 
 /// Lays out one stretch after another.

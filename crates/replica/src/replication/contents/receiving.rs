@@ -3,6 +3,7 @@
 //! What must never enter: when that may be done (`shipping` of `state`), and contents that are sent.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use peer::{Incoming, Lane};
@@ -107,6 +108,9 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
                 tracing::error!(peer = inbox.from.0, file = %piece.head.file, %error, %sum, "contents cannot be stored");
             }
             degraded::contents_not_stored(&replica, error).await;
+        }
+        if piece.head.initial && outcome.is_ok() {
+            inbox.of_copy.fetch_add(1, Ordering::Relaxed);
         }
         let Arrived { head, incoming } = piece;
         drop(incoming);

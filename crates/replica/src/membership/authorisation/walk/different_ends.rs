@@ -8,7 +8,7 @@ use super::*;
 use replica::recovering_set::go_on_with;
 
 /// A replica makes updates in a directory of its own; only one other replica gets the last one.
-async fn known_to_one(set: &Set, (by, parent): (usize, ObjectId), to: usize) {
+pub(super) async fn known_to_one(set: &Set, (by, parent): (usize, ObjectId), to: usize) {
     let maker = ReplicaSlot(u16::try_from(by).unwrap() + 1);
     let inbox = |at: usize| {
         let inboxes = &set.sites[at].replica.local().state.inboxes;

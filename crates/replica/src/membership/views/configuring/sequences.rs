@@ -13,7 +13,7 @@ use vfs::ReplicaSlot;
 use view::{Decision, DecisionKind, Kind, MemberState, Outcome, SettledBy, Settlement, ViewState};
 
 use super::{Step, next};
-use crate::membership::views::exclude::is_silent;
+use crate::driver::silence::is_silent;
 
 const FOUNDER: ReplicaSlot = ReplicaSlot(1);
 
