@@ -108,6 +108,7 @@
 //! | 98 | `walk/unsent.rs` of `replica` | as 91 |
 //! | 99 | `replication/base.rs` of `replica` | as 91 |
 //! | 100 | `walk/unsent.rs` of `replica` | here all say what they owe at once |
+//! | 101 | `walk/unsent.rs` of `replica` | as 91 |
 
 #![forbid(unsafe_code)]
 

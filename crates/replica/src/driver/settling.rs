@@ -22,6 +22,7 @@ impl Guard<'_> {
         self.data_shipped(file);
         if self.ledger.unshipped.complete_everywhere(file) {
             self.ledger.shipped.insert(file);
+            self.ledger.resized.remove(&file);
         }
         self.ledger.note_handed_over(file);
         self.settle_previous();
@@ -36,6 +37,10 @@ impl Guard<'_> {
         let keeping = peers.filter(|(_, backlog)| backlog.keeps_contents());
         let keeping = keeping.map(|(slot, backlog)| (slot, backlog.lacks(file)));
         let keeping: Vec<(ReplicaSlot, bool)> = keeping.collect();
+        if keeping.iter().any(|(_, lacks)| *lacks) {
+            let place = self.ledger.last_position;
+            self.ledger.resized.insert(file, place);
+        }
         for (slot, lacks) in keeping {
             let is_active = self.ledger.active.contains(&slot);
             if is_active {

@@ -78,7 +78,10 @@ impl Engine {
             let file = piece.file;
             let pinned = guard.ledger.pins.contains_key(&file);
             let backlog = guard.ledger.unshipped.peer(to)?;
-            let completes = !pinned && backlog.is_last(piece.id);
+            let is_last = !pinned && backlog.is_last(piece.id);
+            let resized = guard.ledger.resized.get(&file);
+            // The peer may put the piece in place before it hears of a later cut, and is told of that by itself.
+            let completes = is_last && resized.is_none_or(|place| *place <= piece.follows.0);
             match completes {
                 true => drop(guard.ledger.unconfirmed.remove(&(to, file))),
                 false => guard.ledger.note_unconfirmed(to, file),

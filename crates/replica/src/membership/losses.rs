@@ -22,7 +22,7 @@ mod witnessed;
 pub(crate) use closing::{closed_here, heard};
 pub(crate) use contents::{at_stake, completed, incomplete};
 pub(crate) use level::{
-    Lacking, Stood, here, is_first, lacking_of_lost, lacking_of_present, lacks_here,
+    Lacking, Stood, here, is_first, lacking_here, lacking_of_lost, lacking_of_present, lacks_here,
     others_have_all, whole_here,
 };
 pub(crate) use relay::relayed;

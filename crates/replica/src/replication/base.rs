@@ -160,6 +160,18 @@ async fn send_page(
 
 /// A peer that has taken all rows names the files whose contents it needs.
 pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, mut wanted: Wanted) {
+    let exists = |file: ObjectId| replica.store.file_size(file).is_ok();
+    let applied = |of| match of == replica.slot() {
+        true => u64::MAX,
+        false => replica.state.inboxes.acknowledged(of),
+    };
+    if wanted.copy && may_not_know_yet(&wanted, exists, applied) {
+        // The peer asks another member, or this one again.
+        return tracing::debug!(
+            peer = from.0,
+            "a peer knows files that have not come here yet"
+        );
+    }
     // Files that were removed, or never existed, are noted for no peer.
     wanted
         .files
@@ -177,6 +189,21 @@ pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, mut wanted: Want
         replica.state.conversations.named(from);
         conversing::look_at_base(replica, from);
     }
+}
+
+/// Whether a file that is asked for may only not be known here yet, instead of being gone: its maker's stream is applied further there (counterexample
+/// 103). The rest of the copy would be sent without it, as complete.
+fn may_not_know_yet(
+    wanted: &Wanted,
+    exists: impl Fn(ObjectId) -> bool,
+    applied: impl Fn(ReplicaSlot) -> u64,
+) -> bool {
+    let ahead = |of: ReplicaSlot| {
+        let mut places = wanted.places.iter();
+        places.any(|(slot, place)| *slot == of.0 && *place > applied(of))
+    };
+    let mut files = wanted.files.iter();
+    files.any(|file| !exists(*file) && ahead(file.slot()))
 }
 
 /// Asks the supplier for the contents that this replica, which has all rows, lacks.
@@ -209,6 +236,9 @@ pub(crate) fn ask_for_lacking(replica: &LocalReplica, of: ReplicaSlot) {
 fn ask_for_copy(replica: &LocalReplica, peer: ReplicaSlot, applied: u64, files: &[ObjectId]) {
     let count = files.len().div_ceil(FILES_AT_ONCE).max(1);
     let turn = replica.state.given_way.turn();
+    let streams = replica.state.inboxes.followed().into_iter();
+    let place = |of: ReplicaSlot| (of.0, replica.state.inboxes.acknowledged(of));
+    let places: Vec<(u16, u64)> = streams.map(place).collect();
     let parts = (0..count).map(|part| {
         let first = part * FILES_AT_ONCE;
         let end = files.len().min(first + FILES_AT_ONCE);
@@ -219,6 +249,7 @@ fn ask_for_copy(replica: &LocalReplica, peer: ReplicaSlot, applied: u64, files: 
             last: part + 1 == count,
             named: 0,
             turn,
+            places: places.clone(),
         };
         wire::body(wire::Kind::Wanted, &wanted)
     });
@@ -435,6 +466,25 @@ mod tests {
         let silent = Some((first, SUPPLIER_PATIENCE));
         assert!(!ends_another(&begin(0), second, silent));
         assert!(!ends_another(&begin(0), second, None));
+    }
+
+    /// A member that had not heard yet of a file's creation was asked for the contents of a copy. It took the file for a removed one.
+    #[test]
+    fn counterexample_103_a_file_that_is_not_known_yet_is_not_taken_for_one_that_is_gone() {
+        let [known, unknown] = [1, 2].map(|number| ObjectId::new(ReplicaSlot(3), number).unwrap());
+        let wanted = |files: &[ObjectId], place| Wanted {
+            copy: true,
+            applied: 0,
+            files: files.to_vec(),
+            last: true,
+            named: 0,
+            turn: 0,
+            places: vec![(3, place)],
+        };
+        let waits = |wanted: Wanted| may_not_know_yet(&wanted, |file| file == known, |_| 7);
+        assert!(waits(wanted(&[known, unknown], 8)));
+        assert!(!waits(wanted(&[known, unknown], 7)), "it is gone");
+        assert!(!waits(wanted(&[known], 8)));
     }
 
     #[test]

@@ -39,16 +39,22 @@ async fn renew_all(replica: &LocalReplica, recovered: &[ObjectId]) {
         recovering.store(files as u64, Ordering::Relaxed);
     };
     left(recovered.len());
-    for (done, file) in recovered.iter().enumerate() {
-        loop {
-            // Changes from here on count.
-            let mut changes = replica.engine.notifications();
-            if renew(replica, *file).await {
-                break;
+    let mut files: Vec<ObjectId> = recovered.to_vec();
+    while !files.is_empty() {
+        // Changes from here on count.
+        let mut changes = replica.engine.notifications();
+        let mut waiting = Vec::new();
+        // One that waits for a lost replica keeps no other waiting.
+        for file in files {
+            if !renew(replica, file).await {
+                waiting.push(file);
             }
+        }
+        files = waiting;
+        left(files.len());
+        if !files.is_empty() {
             changed(&mut changes, CALM, Instant::now() + UNNOTIFIED).await;
         }
-        left(recovered.len() - done - 1);
     }
 }
 

@@ -12,6 +12,7 @@ use crate::replication::conversing;
 use crate::state::given_way::InFavourOf;
 use crate::state::losses::{Best, best, lacking, told_of_all};
 use crate::state::time::unix_seconds;
+use crate::state::wire::PieceHead;
 
 /// Logged once; repeats are summed later.
 const KEEPING: &str = "what gives way cannot be kept aside";
@@ -105,6 +106,36 @@ pub(crate) async fn leave_to_last_writer(
         note_given_way(replica, (writer, file), (0, before), to).await?;
     }
     conversing::want(replica, writer, &[file]);
+    Ok(())
+}
+
+/// The supplier of a copy lacks data of these makers of a file, which do not answer it (counterexample 101). Nothing that is here of the file counts until
+/// one of them sends all of it, or the survivors have found the best copy.
+///
+/// # Errors
+/// [`vfs::Error::Delay`] if a maker is unknown here; storage errors.
+pub(crate) async fn leave_to_makers(
+    replica: &LocalReplica,
+    from: ReplicaSlot,
+    head: &PieceHead,
+) -> Result<()> {
+    let (store, file) = (&replica.store, head.file);
+    let to = (from, replica.lease.view().epoch.0);
+    let _giving_way = replica.state.giving_way.lock().await;
+    if !store.is_to_fetch(file) {
+        // It came from another member.
+        return Ok(());
+    }
+    for maker in head.without.iter().map(|slot| ReplicaSlot(*slot)) {
+        if replica.state.inboxes.get(maker).is_none() {
+            return Err(Error::Delay);
+        }
+        if !replica.state.given_way.gave_way((maker, file), to) {
+            let nothing = (0, (store.applied(maker)?, 0));
+            note_given_way(replica, (maker, file), nothing, to).await?;
+        }
+        conversing::want(replica, maker, &[file]);
+    }
     Ok(())
 }
 

@@ -79,6 +79,9 @@ pub(crate) struct Ledger {
     pub(crate) voters: BTreeSet<ReplicaSlot>,
     /// Files of which a peer has everything and may not know it, and the place of this replica's stream up to which it has to note that.
     pub(crate) unconfirmed: BTreeMap<(ReplicaSlot, ObjectId), u64>,
+    /// Files that were cut or made longer while a peer lacked something of them, and the place of the last such update: a piece that was taken before does
+    /// not make them complete.
+    pub(crate) resized: BTreeMap<ObjectId, u64>,
     /// Files that peers have as far as this replica sends them, but in which they lack data of other replicas.
     pub(crate) apart: BTreeSet<(ReplicaSlot, ObjectId)>,
     /// Files that peers have asked for since their sessions began, and have not noted yet, with the turns of their last requests.
@@ -141,6 +144,7 @@ impl Ledger {
             witnesses: BTreeSet::new(),
             voters: BTreeSet::new(),
             unconfirmed: BTreeMap::new(),
+            resized: BTreeMap::new(),
             apart: BTreeSet::new(),
             asked: BTreeMap::new(),
             looked_at: (None, None),

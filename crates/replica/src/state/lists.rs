@@ -119,6 +119,7 @@ impl Waiting {
                 last: self.wanted.is_empty(),
                 named: self.named.unwrap_or(0),
                 turn,
+                places: Vec::new(),
             };
             wire::body(Kind::Wanted, &wanted)
         })

@@ -48,6 +48,10 @@ impl PieceHead {
     /// # Errors
     /// No replica sends such a piece.
     pub(crate) fn check(&self, payload: usize) -> Result<(), Malformed> {
+        let is_empty = self.stretches.is_empty() && self.sums.is_empty();
+        if !self.without.is_empty() && (!is_empty || self.without.len() > view::MEMBERS_MAX) {
+            return Err(Malformed::Meaning("a piece has and lacks a file at once"));
+        }
         let (mut bytes, mut largest, mut with_bytes) = (0_u64, 0, 0);
         for stretch in &self.stretches {
             let end = stretch.offset.checked_add(stretch.length);

@@ -207,6 +207,9 @@ pub(crate) struct LeaseRequest {
     pub(crate) lacks: Vec<(u16, u64)>,
     /// Lost replicas of which the sender, in this view, accepts only updates that others relay.
     pub(crate) closed: Vec<u16>,
+    /// Which files those are, for replicas that take no part or do not answer the sender, each with the place up to which the sender has its contents.
+    /// A replica of which the sender lacks many files is left out.
+    pub(crate) lacking: Vec<(u16, Vec<(ObjectId, u64)>)>,
 }
 
 impl LeaseRequest {

@@ -179,7 +179,8 @@ impl Incomplete {
         marks
             .ahead
             .retain(|(_, slot), position| *slot != from || *position > applied);
-        if position > applied {
+        // The last place of all stands for whatever a lost primary had sent, and not for what it makes when it is back.
+        if position > applied && position < u64::MAX {
             marks.ahead.insert(of, position);
         }
     }

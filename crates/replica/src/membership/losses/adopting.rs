@@ -25,6 +25,9 @@ use crate::state::time::unix_seconds;
 /// After this time any survivor does what the first one has not done.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Logged once; repeats are summed later.
+const KEEPING: &str = "what is left of torn files cannot be kept aside";
+
 /// A new version is tried for this long in a row; then other work goes on.
 const IN_A_ROW: Duration = Duration::from_secs(1);
 
@@ -68,15 +71,18 @@ impl Adoption {
         let torn = fates.iter().filter(|(_, fate)| *fate == Fate::Torn);
         let torn = torn.map(|(file, _)| *file);
         let torn: Vec<ObjectId> = torn.filter(|file| !self.kept.contains(file)).collect();
-        if let Some(first) = torn.first() {
-            keep_aside(replica, *first, &torn).await;
+        if let Some(first) = torn.first()
+            && keep_aside(replica, *first, &torn).await
+        {
             self.kept.extend(torn);
         }
+        // What is left of a torn file may be removed once the file has its new version.
+        fates.retain(|(file, fate)| *fate != Fate::Torn || self.kept.contains(file));
         for (file, fate) in fates {
             match adopt(replica, file, fate).await {
                 Ok(()) => {}
-                // It is tried again.
-                Err(Error::Delay) => return,
+                // It is tried again, and must not keep others waiting: what holds it may be lost.
+                Err(Error::Delay) => {}
                 Err(error) => {
                     return tracing::error!(%file, %error, "an abandoned file cannot be adopted");
                 }
@@ -93,8 +99,8 @@ async fn fate(replica: &LocalReplica, file: ObjectId, whole: Option<u64>) -> Fat
     }
 }
 
-/// Keeps the remains of torn files aside, because the files themselves cannot be read.
-async fn keep_aside(replica: &LocalReplica, first: ObjectId, files: &[ObjectId]) {
+/// Keeps the remains of torn files aside, because the files themselves cannot be read. Returns whether they are kept.
+async fn keep_aside(replica: &LocalReplica, first: ObjectId, files: &[ObjectId]) -> bool {
     let label = format!("torn-{}-{:x}", unix_seconds(), first.as_u64());
     let reason = "parts of these files were lost with a server";
     match replica.store.save_aside(&label, reason, files).await {
@@ -106,8 +112,14 @@ async fn keep_aside(replica: &LocalReplica, first: ObjectId, files: &[ObjectId])
                 label,
                 "parts of files were lost; see `meridian recovered`"
             );
+            true
         }
-        Err(error) => tracing::error!(%error, "what is left of torn files cannot be kept aside"),
+        Err(error) => {
+            if let Some(sum) = replica.state.repeats.is_to_tell_of(KEEPING, first.as_u64()) {
+                tracing::error!(%error, %sum, "what is left of torn files cannot be kept aside; they are not given up before");
+            }
+            false
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use control::Moment;
-use vfs::ReplicaSlot;
+use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::clock::lease_time;
 use crate::driver::local_replica::LocalReplica;
@@ -98,16 +98,55 @@ pub(crate) fn lacks_here(replica: &LocalReplica) -> Vec<(u16, u64)> {
     makers.map(|(slot, through)| (slot.0, through)).collect()
 }
 
+/// At most this many files are named of one replica, as the report is sent several times a lease.
+const NAMED_MAX: usize = 64;
+
+/// Which files those are, of replicas that are not in the view or do not answer.
+pub(crate) fn lacking_here(
+    replica: &LocalReplica,
+    lacks: &[(u16, u64)],
+) -> Vec<(u16, Vec<(ObjectId, u64)>)> {
+    let (view, silent) = (replica.lease.view(), replica.silent());
+    let makers = lacks.iter().map(|(slot, _)| ReplicaSlot(*slot));
+    let gone = makers.filter(|slot| !view.active.contains(slot) || silent.contains(slot));
+    let named = gone.filter_map(|slot| {
+        let files = missing_of(replica, slot);
+        (files.len() <= NAMED_MAX).then(|| (slot.0, files.into_iter().collect()))
+    });
+    named.collect()
+}
+
+/// The files of which contents of a replica are missing here, each with the place up to which they are here.
+fn missing_of(replica: &LocalReplica, of: ReplicaSlot) -> BTreeMap<ObjectId, u64> {
+    // A store that has failed ends the server elsewhere.
+    let files = replica.store.incomplete_files(of).unwrap_or_default();
+    let files = files.into_iter();
+    files.map(|(file, through, _)| (file, through)).collect()
+}
+
+/// Whether a replica may lack contents of a stream that are here (counterexample 102). `knows`: whether a file is here at all.
+fn lacks_what_is_here(
+    request: &LeaseRequest,
+    here: &Here,
+    knows: &impl Fn(ObjectId) -> bool,
+) -> bool {
+    if !lacks_some_of(request, here.of, here.applied) {
+        return false;
+    }
+    let mut named = request.lacking.iter();
+    let Some((_, files)) = named.find(|(slot, _)| *slot == here.of.0) else {
+        return true;
+    };
+    files.iter().any(|(file, there)| {
+        let through = here.missing.get(file).copied();
+        knows(*file) && through.unwrap_or(here.applied) > *there
+    })
+}
+
 /// Whether a replica reports missing contents of a stream before the position applied here. Later contents are not here either.
 fn lacks_some_of(request: &LeaseRequest, of: ReplicaSlot, here: u64) -> bool {
     let mut lacks = request.lacks.iter();
     lacks.any(|(slot, through)| *slot == of.0 && *through < here)
-}
-
-fn lacks_contents(replica: &LocalReplica, of: ReplicaSlot) -> bool {
-    // A store that has failed ends the server elsewhere.
-    let lacking = replica.store.incomplete_files(of);
-    lacking.is_ok_and(|files| !files.is_empty())
 }
 
 /// Whether other members hold contents, and for each replica outside the view one of them has all its updates that are here, with their
@@ -115,32 +154,40 @@ fn lacks_contents(replica: &LocalReplica, of: ReplicaSlot) -> bool {
 pub(crate) fn others_have_all(replica: &LocalReplica) -> bool {
     let survivors = replica.holders();
     let news = replica.state.peers.news();
-    let lacks = |by: &ReplicaSlot, of: ReplicaSlot, here: u64| {
+    let knows = |file| replica.store.file_size(file).is_ok();
+    let lacks = |by: &ReplicaSlot, here: &Here| {
         let said = news.get(by).and_then(|news| news.said.as_ref());
-        said.is_some_and(|(request, _)| lacks_some_of(request, of, here))
+        said.is_some_and(|(request, _)| lacks_what_is_here(request, here, &knows))
     };
     let view = replica.lease.view();
     let others = replica.state.inboxes.followed().into_iter();
     let mut gone = others.filter(|slot| !view.active.contains(slot) && !replica.is_given_up(*slot));
     let has_all = |lost| {
-        let here = replica.state.inboxes.acknowledged(lost);
+        let here = here_of(replica, lost);
         let others = applied_by_reported(replica, lost);
-        let whole = !lacks_contents(replica, lost);
-        let with_contents = |slot: &&ReplicaSlot| !(whole && lacks(slot, lost, here));
+        let with_contents = |slot: &&ReplicaSlot| !lacks(slot, &here);
         let having = survivors.iter().filter(with_contents);
         let mut applied = having.filter_map(|slot| others.get(slot));
-        applied.any(|applied| *applied >= here)
+        applied.any(|applied| *applied >= here.applied)
     };
     !survivors.is_empty() && gone.all(has_all)
 }
 
 /// How much of another replica's stream is here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Here {
     of: ReplicaSlot,
     applied: u64,
-    /// With all contents.
-    whole: bool,
+    /// Files without all of their contents, each with the place up to which they are here.
+    missing: BTreeMap<ObjectId, u64>,
+}
+
+fn here_of(replica: &LocalReplica, of: ReplicaSlot) -> Here {
+    Here {
+        of,
+        applied: replica.state.inboxes.acknowledged(of),
+        missing: missing_of(replica, of),
+    }
 }
 
 /// How much of all other streams is here, and since when, on this replica's lease clock.
@@ -153,12 +200,7 @@ pub(crate) struct Stood {
 /// How much of all other streams is here.
 pub(crate) fn here(replica: &LocalReplica) -> Stood {
     let streams = replica.state.inboxes.followed().into_iter();
-    let here = streams.map(|of| Here {
-        of,
-        applied: replica.state.inboxes.acknowledged(of),
-        whole: !lacks_contents(replica, of),
-    });
-    let here = here.collect();
+    let here = streams.map(|of| here_of(replica, of)).collect();
     // Everything here was changed before.
     let since = lease_time();
     Stood { since, here }
@@ -233,7 +275,8 @@ pub(crate) fn lacking_of_present(
     };
     let here = stood.here.iter();
     let here = here.filter(|here| here.applied > 0 && !replica.is_given_up(here.of));
-    lacking_of(&present, has_shipped, here)
+    let knows = |file| replica.store.file_size(file).is_ok();
+    lacking_of(&present, has_shipped, knows, here)
 }
 
 /// What one of these reports lacks of these streams; `None` if nothing. Then the loss of the maker, or of any other replica, takes away nothing
@@ -241,6 +284,7 @@ pub(crate) fn lacking_of_present(
 fn lacking_of<'h>(
     present: &[(ReplicaSlot, &LeaseRequest)],
     has_shipped: impl Fn(ReplicaSlot) -> bool,
+    knows: impl Fn(ObjectId) -> bool,
     mut here: impl Iterator<Item = &'h Here>,
 ) -> Option<Lacking> {
     if present.is_empty() {
@@ -256,8 +300,9 @@ fn lacking_of<'h>(
         // This replica may have the contents of some files of a present maker and lack those of others.
         match is_present(of) {
             true => (!has_shipped(of)).then_some(Lacking::Contents { of, by: of }),
-            false => (here.whole && lacks_some_of(request, of, here.applied))
-                .then_some(Lacking::Contents { of, by }),
+            false => {
+                lacks_what_is_here(request, here, &knows).then_some(Lacking::Contents { of, by })
+            }
         }
     };
     here.find_map(|here| {
@@ -292,10 +337,11 @@ mod tests {
         let here = |of, applied| Here {
             of,
             applied,
-            whole: true,
+            missing: BTreeMap::new(),
         };
         let here = [here(first, 7), here(second, 3)];
-        let have_all = |present: &[_]| lacking_of(present, |_| true, here.iter()).is_none();
+        let have_all =
+            |present: &[_]| lacking_of(present, |_| true, |_| true, here.iter()).is_none();
         let says = |applied: &[(u16, u64)], lacks: &[(u16, u64)]| LeaseRequest {
             applied: applied.to_vec(),
             lacks: lacks.to_vec(),
@@ -321,23 +367,59 @@ mod tests {
     #[test]
     fn counterexample_58_a_copy_that_alone_has_contents_of_one_that_is_there_is_not_given_up() {
         let (first, second) = (ReplicaSlot(1), ReplicaSlot(2));
-        let here = |whole| Here {
+        let file = ObjectId::from_u64(9);
+        let here = |whole: bool| Here {
             of: first,
             applied: 7,
-            whole,
+            missing: (!whole).then_some((file, 3)).into_iter().collect(),
         };
         let says = LeaseRequest {
             applied: vec![(1, 7)],
             ..LeaseRequest::default()
         };
         let both = [(first, &LeaseRequest::default()), (second, &says)];
-        let have_all =
-            |shipped, whole| lacking_of(&both, |_| shipped, [here(whole)].iter()).is_none();
+        let have_all = |shipped, whole| {
+            lacking_of(&both, |_| shipped, |_| true, [here(whole)].iter()).is_none()
+        };
         assert!(!have_all(false, true));
         assert!(have_all(true, true));
         assert!(
             !have_all(false, false),
             "others of the same replica may be here"
         );
+    }
+
+    /// A lost replica's file is here as a whole, and another one of it is not. A member has the second one no more than this replica, and lacks the first.
+    #[test]
+    fn counterexample_102_a_copy_without_some_contents_may_be_the_only_one_with_others() {
+        let (lost, member) = (ReplicaSlot(1), ReplicaSlot(2));
+        let [first, second] = [1, 2].map(ObjectId::from_u64);
+        let here = Here {
+            of: lost,
+            applied: 20,
+            missing: [(second, 15)].into(),
+        };
+        let says = |lacks, files: Option<&[(ObjectId, u64)]>| LeaseRequest {
+            applied: vec![(1, 20)],
+            lacks: vec![(1, lacks)],
+            lacking: files.map(|files| (1, files.to_vec())).into_iter().collect(),
+            ..LeaseRequest::default()
+        };
+        let lacks = |request: &LeaseRequest| {
+            let present = [(member, request)];
+            lacking_of(&present, |_| true, |_| true, [&here].into_iter()).is_some()
+        };
+        assert!(lacks(&says(10, Some(&[(first, 10), (second, 15)]))));
+        assert!(!lacks(&says(15, Some(&[(second, 15)]))), "nobody has it");
+        assert!(
+            lacks(&says(10, Some(&[(second, 10)]))),
+            "less of it is there"
+        );
+        assert!(lacks(&says(10, None)), "many are missing there");
+        let unknown = says(10, Some(&[(first, 10)]));
+        let present = [(member, &unknown)];
+        let knows = |file: ObjectId| file != first;
+        let lacking = lacking_of(&present, |_| true, knows, [&here].into_iter());
+        assert!(lacking.is_none(), "the file is not here at all");
     }
 }

@@ -122,6 +122,7 @@ fn ask_all(replica: &Arc<LocalReplica>, available: u64) {
     let question = replica.lease.request();
     let links = links::links(replica);
     let lacks = losses::lacks_here(replica);
+    let lacking = losses::lacking_here(replica, &lacks);
     // Read before the positions that are sent with it.
     let closed = losses::closed_here(replica);
     let applied = applied_here(replica);
@@ -157,6 +158,7 @@ fn ask_all(replica: &Arc<LocalReplica>, available: u64) {
             links: links.clone(),
             short_of: short_of.clone(),
             lacks: lacks.clone(),
+            lacking: lacking.clone(),
             closed: closed.clone(),
         };
         let message = wire::body(wire::Kind::LeaseRequest, &request);

@@ -25,6 +25,8 @@ struct Before {
     own: bool,
     version: u64,
     lacks: bool,
+    /// Silent members whose data is missing, if the piece belongs to a copy.
+    without: Vec<ReplicaSlot>,
 }
 
 /// Reads what these pieces contain now. Returns the message for each; `None` if there is nothing to send.
@@ -61,18 +63,21 @@ async fn look_before(
     let version = version_here(replica, piece.file).await;
     // Checked after the version is read, and before the content.
     let missing = missing_of_active(replica, piece.file);
-    let is_silent = |maker: &ReplicaSlot| replica.silent().contains(maker);
-    if initial && (missing.iter().any(is_silent) || own && !missing.is_empty()) {
-        // It cannot send the rest itself, or the receiver does not ask it because this replica is the last writer.
+    let lacks = !missing.is_empty();
+    let silent = replica.silent();
+    let mut without = missing;
+    without.retain(|maker| initial && silent.contains(maker));
+    if initial && own && lacks && without.is_empty() {
+        // The receiver would not ask the maker for it: this replica is the last writer.
         return Err(Error::Delay);
     }
-    let lacks = !missing.is_empty();
     Ok(Before {
         initial,
         partial,
         own,
         version,
         lacks,
+        without,
     })
 }
 
@@ -108,6 +113,7 @@ async fn message(
         own,
         version,
         lacks,
+        without,
     } = before;
     let Some(content) = content_of(replica, to, piece, read).await? else {
         return Ok(None);
@@ -122,23 +128,27 @@ async fn message(
     if end < piece.range.end && !matches!(piece.manner, Manner::Blocks(_)) {
         replica.engine.piece_found_end(to, piece.id, end);
     }
+    if !without.is_empty() {
+        // They cannot send it themselves, and perhaps nobody has all of it. The receiver is told, so that it may take the place of one of them.
+        replica.engine.note_unconfirmed(to, piece.file);
+        let head = PieceHead {
+            without: without.into_iter().map(|maker| maker.0).collect(),
+            ..head_of(piece, initial)
+        };
+        return Ok(Some(wire::body(wire::Kind::Piece, &head)));
+    }
     if content.is_empty() {
         return Ok(None);
     }
     let completes = replica.engine.piece_completes(to, piece);
     let mut head = PieceHead {
-        id: piece.id.0,
-        file: piece.file,
-        follows: piece.follows.0,
-        initial,
         completes: completes.map(|(position, _)| position),
         asked: completes.and_then(|(_, asked)| asked),
         // The sent data does not belong to the version here, and must not replace data of that version: the receiver asks the last writer. The file may
         // be written so often that it is never whole here.
         version: if lacks { 0 } else { version },
         partial,
-        stretches: Vec::new(),
-        sums: Vec::new(),
+        ..head_of(piece, initial)
     };
     let payload = match offers::is_worth_asking(piece.manner, &content) {
         true => {
@@ -150,6 +160,23 @@ async fn message(
     Ok(Some(
         wire::body(wire::Kind::Piece, &head).with_payload(payload),
     ))
+}
+
+/// The head of a piece of which nothing is known yet.
+fn head_of(piece: &Piece, initial: bool) -> PieceHead {
+    PieceHead {
+        id: piece.id.0,
+        file: piece.file,
+        follows: piece.follows.0,
+        initial,
+        completes: None,
+        asked: None,
+        version: 0,
+        partial: false,
+        without: Vec::new(),
+        stretches: Vec::new(),
+        sums: Vec::new(),
+    }
 }
 
 /// What a piece contains; `None` if the file is gone, or was never a file.

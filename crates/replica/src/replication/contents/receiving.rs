@@ -71,6 +71,10 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
         let mut is_placed = false;
         let mut outcome = match has_newer {
             _ if closed => Err(Error::Delay),
+            _ if !piece.head.without.is_empty() => {
+                let left = withheld::leave_to_makers(&replica, inbox.from, &piece.head);
+                left.await.map(|()| 0)
+            }
             true => drop_unless_needed(&replica, inbox.from, &piece.head),
             false if is_unexpected(&replica, inbox.from, &piece.head) => Err(Error::Delay),
             false if is_outdated(&replica, inbox.from, &piece.head).await => {

@@ -39,6 +39,8 @@ pub(crate) struct Wanted {
     pub(crate) named: u64,
     /// How often copies of files have given way at the sender since its start.
     pub(crate) turn: u64,
+    /// For a copy: how far the sender has applied all streams. It has files that were made up to there.
+    pub(crate) places: Vec<(u16, u64)>,
 }
 
 /// A stretch of a file: `length` bytes of the payload, or a hole.
@@ -66,6 +68,8 @@ pub(crate) struct PieceHead {
     pub(crate) version: u64,
     /// The sender lacks some of a lost replica's data of the file, and has the best copy of it.
     pub(crate) partial: bool,
+    /// The sender lacks data of these makers, which do not answer it and which no other member can replace yet. It sends nothing of the file.
+    pub(crate) without: Vec<u16>,
     pub(crate) stretches: Vec<Stretch>,
     /// The sums of all stretches except holes, instead of their bytes: the receiver may have these already. Empty: the bytes follow.
     pub(crate) sums: Vec<Sum>,
@@ -84,6 +88,7 @@ impl PieceHead {
             asked: None,
             version: 1,
             partial: false,
+            without: Vec::new(),
             stretches: Vec::new(),
             sums: Vec::new(),
         }

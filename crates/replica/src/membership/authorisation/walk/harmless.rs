@@ -101,6 +101,7 @@ pub(super) fn harmless(kind: Kind, files: &SetDirectory) -> Message {
                 last: true,
                 named: 0,
                 turn: 0,
+                places: Vec::new(),
             };
             wire::body(kind, &wanted)
         }

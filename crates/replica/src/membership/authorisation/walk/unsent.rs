@@ -72,6 +72,41 @@ async fn counterexample_94_its_maker_was_started_anew() {
     the_fourth_takes_the_place_of_the_third(true).await;
 }
 
+/// The third wrote a file, and no other member has what it wrote. It is lost, and the fourth needs a whole copy to take its place: nobody could send it
+/// that file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_101_nobody_has_all_of_a_file_of_a_lost_member() {
+    let mut set = Set::failing(5).await;
+    let file = set.sites[2].save(ROOT, "file", b"old").await.unwrap();
+    set.rest().await;
+    let fifth = set.crash(4).await;
+    let fourth = set.crash(3).await;
+    until_members(&set, &[1, 2, 3]).await;
+    for other in [1, 2] {
+        hold_back(set.sites[2].replica.local(), other, PATIENCE);
+    }
+    set.sites[2].write(file, 0, b"new").await.unwrap();
+    let lacking = |at: usize| set.sites[at].store.lacks_data_of(file);
+    eventually("nobody else has it", || {
+        (0..2).all(|at| lacking(at) == [ReplicaSlot(3)])
+    })
+    .await;
+    let third = set.crash(2).await;
+
+    set.revive(2, fourth).await;
+    let needs_copy = &set.sites[2].replica.local().state.needs_copy;
+    needs_copy.store(true, Ordering::Release);
+    assert!(!set.sites[2].replica.ready(), "it was too late");
+    set.all_take_part("it takes the place of the third").await;
+    set.revive(2, third).await;
+    set.revive(4, fifth).await;
+    set.all_take_part("all are back").await;
+    for site in &set.sites {
+        assert_eq!(site.read(file).await.unwrap(), b"new");
+    }
+    set.assert_equal().await;
+}
+
 /// The fifth wrote a file, and a majority has it; the first has not, and both are lost. The others go on with what the fifth wrote. The first, which
 /// is the first survivor again when it is back, took the file for one that nobody has whole, and its remains replaced all copies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

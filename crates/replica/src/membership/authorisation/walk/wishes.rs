@@ -44,6 +44,7 @@ async fn counterexample_70_who_has_asked_for_contents_lacks_them_before_that_is_
         last: true,
         named: 1,
         turn: 0,
+        places: Vec::new(),
     };
     let wanted = wire::body(Kind::Wanted, &wanted);
     asks.session.send(Lane::Metadata, wanted).await.unwrap();
