@@ -109,6 +109,8 @@
 //! | 99 | `replication/base.rs` of `replica` | as 91 |
 //! | 100 | `walk/unsent.rs` of `replica` | here all say what they owe at once |
 //! | 101 | `walk/unsent.rs` of `replica` | as 91 |
+//! | 102 | `losses/level.rs` of `replica` | as 91 |
+//! | 103 | `replication/base.rs` of `replica` | as 91 |
 
 #![forbid(unsafe_code)]
 
