@@ -68,11 +68,8 @@ impl LocalReplica {
         self.state.peers.with(from, noted);
         let active = self.lease.view().active;
         let debtors: Vec<ReplicaSlot> = self.state.debts.lock().keys().copied().collect();
-        let anew = |slot: &ReplicaSlot| {
-            let takes_part = active.contains(slot) && debtors.contains(slot);
-            takes_part && !self.has_complete(*slot)
-        };
-        let newcomers: BTreeSet<ReplicaSlot> = debtors.iter().copied().filter(anew).collect();
+        let anew = |slot: &ReplicaSlot| active.contains(slot) && !self.has_complete(*slot);
+        let newcomers: BTreeSet<ReplicaSlot> = debtors.into_iter().filter(anew).collect();
         if !self.is_complete() || !newcomers.is_subset(silent) {
             return None;
         }

@@ -105,8 +105,9 @@ const NAMED_MAX: usize = 64;
 pub(crate) fn lacking_here(
     replica: &LocalReplica,
     lacks: &[(u16, u64)],
+    silent: &BTreeSet<ReplicaSlot>,
 ) -> Vec<(u16, Vec<(ObjectId, u64)>)> {
-    let (view, silent) = (replica.lease.view(), replica.silent());
+    let view = replica.lease.view();
     let makers = lacks.iter().map(|(slot, _)| ReplicaSlot(*slot));
     let gone = makers.filter(|slot| !view.active.contains(slot) || silent.contains(slot));
     let named = gone.filter_map(|slot| {

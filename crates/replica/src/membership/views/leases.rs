@@ -122,12 +122,13 @@ fn ask_all(replica: &Arc<LocalReplica>, available: u64) {
     let question = replica.lease.request();
     let links = links::links(replica);
     let lacks = losses::lacks_here(replica);
-    let lacking = losses::lacking_here(replica, &lacks);
+    let silent = replica.silent();
+    let lacking = losses::lacking_here(replica, &lacks, &silent);
     // Read before the positions that are sent with it.
     let closed = losses::closed_here(replica);
     let applied = applied_here(replica);
     let whole = losses::whole_here(replica);
-    let misses = replica.silent().into_iter().map(|slot| slot.0);
+    let misses = silent.into_iter().map(|slot| slot.0);
     let misses: Vec<u16> = misses.collect();
     let short_of = replica
         .state

@@ -64,9 +64,11 @@ async fn look_before(
     // Checked after the version is read, and before the content.
     let missing = missing_of_active(replica, piece.file);
     let lacks = !missing.is_empty();
-    let silent = replica.silent();
-    let mut without = missing;
-    without.retain(|maker| initial && silent.contains(maker));
+    let mut without = Vec::new();
+    if initial && lacks {
+        let silent = replica.silent();
+        without.extend(missing.into_iter().filter(|maker| silent.contains(maker)));
+    }
     if initial && own && lacks && without.is_empty() {
         // The receiver would not ask the maker for it: this replica is the last writer.
         return Err(Error::Delay);
@@ -213,9 +215,11 @@ async fn changes_only_here(replica: &LocalReplica, file: ObjectId) -> bool {
 /// The members of the view whose data of a file is missing here. Then the local data belongs to no version, and at a peer it could replace what such a
 /// member has already sent.
 fn missing_of_active(replica: &LocalReplica, file: ObjectId) -> Vec<ReplicaSlot> {
-    let active = replica.lease.view().active;
     let mut missing = replica.store.lacks_data_of(file);
-    missing.retain(|maker| active.contains(maker));
+    if !missing.is_empty() {
+        let active = replica.lease.view().active;
+        missing.retain(|maker| active.contains(maker));
+    }
     missing
 }
 

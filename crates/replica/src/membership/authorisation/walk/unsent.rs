@@ -26,6 +26,30 @@ async fn until_members(set: &Set, slots: &[u16]) {
     .await;
 }
 
+/// A replica that has just started finds that it needs a whole copy.
+fn needs_copy(site: &Site) {
+    let needs_copy = &site.replica.local().state.needs_copy;
+    needs_copy.store(true, Ordering::Release);
+    assert!(!site.replica.ready(), "it was too late");
+}
+
+/// This replica writes a file. Those before it hear of that, and get no contents.
+async fn write_for_itself(set: &Set, slot: u16, file: ObjectId) {
+    let writer = usize::from(slot) - 1;
+    for other in 1..slot {
+        hold_back(set.sites[writer].replica.local(), other, PATIENCE);
+    }
+    set.sites[writer].write(file, 0, b"new").await.unwrap();
+    let lacking = |site: &Site| site.store.lacks_data_of(file);
+    let others = set.sites[..writer].iter();
+    let all_lack = || {
+        others
+            .clone()
+            .all(|site| lacking(site) == [ReplicaSlot(slot)])
+    };
+    eventually("nobody else has it", all_lack).await;
+}
+
 /// Of five replicas the fourth and the fifth are off, and the third is lost before it has what the first wrote. Too few members would be left
 /// without it, so that one of the others must take its place. The fourth needs a whole copy first, and gives up its own when the members have
 /// all that the first wrote. It waited for the third, which nobody could exclude before the fourth was back.
@@ -50,9 +74,7 @@ async fn the_fourth_takes_the_place_of_the_third(first_starts_anew: bool) {
     }
 
     set.revive(2, fourth).await;
-    let needs_copy = &set.sites[2].replica.local().state.needs_copy;
-    needs_copy.store(true, Ordering::Release);
-    assert!(!set.sites[2].replica.ready(), "it was too late");
+    needs_copy(&set.sites[2]);
     set.all_take_part("it takes the place of the third").await;
     assert_eq!(set.sites[2].read(file).await.unwrap(), b"text");
     set.revive(2, third).await;
@@ -82,21 +104,11 @@ async fn counterexample_101_nobody_has_all_of_a_file_of_a_lost_member() {
     let fifth = set.crash(4).await;
     let fourth = set.crash(3).await;
     until_members(&set, &[1, 2, 3]).await;
-    for other in [1, 2] {
-        hold_back(set.sites[2].replica.local(), other, PATIENCE);
-    }
-    set.sites[2].write(file, 0, b"new").await.unwrap();
-    let lacking = |at: usize| set.sites[at].store.lacks_data_of(file);
-    eventually("nobody else has it", || {
-        (0..2).all(|at| lacking(at) == [ReplicaSlot(3)])
-    })
-    .await;
+    write_for_itself(&set, 3, file).await;
     let third = set.crash(2).await;
 
     set.revive(2, fourth).await;
-    let needs_copy = &set.sites[2].replica.local().state.needs_copy;
-    needs_copy.store(true, Ordering::Release);
-    assert!(!set.sites[2].replica.ready(), "it was too late");
+    needs_copy(&set.sites[2]);
     set.all_take_part("it takes the place of the third").await;
     set.revive(2, third).await;
     set.revive(4, fifth).await;
@@ -156,23 +168,13 @@ async fn counterexample_98_a_copy_may_be_older_than_a_settlement() {
     let fifth = set.crash(4).await;
     until_members(&set, &[1, 2, 3, 4]).await;
     set.revive(4, fifth).await;
-    let needs_copy = &set.sites[4].replica.local().state.needs_copy;
-    needs_copy.store(true, Ordering::Release);
-    assert!(!set.sites[4].replica.ready(), "it was too late");
+    needs_copy(&set.sites[4]);
     let has_left = set.sites[4].replica.has_left();
     eventually("it has given up its copy", || has_left.borrow().is_some()).await;
     drop(has_left);
     let fifth = set.crash(4).await;
 
-    for other in 1..=3 {
-        hold_back(set.sites[3].replica.local(), other, PATIENCE);
-    }
-    set.sites[3].write(file, 0, b"new").await.unwrap();
-    let lacking = |at: usize| set.sites[at].store.lacks_data_of(file);
-    eventually("nobody else has it", || {
-        (0..3).all(|at| lacking(at) == [ReplicaSlot(4)])
-    })
-    .await;
+    write_for_itself(&set, 4, file).await;
     set.revive(4, fifth).await;
     let taking = set.sites[4].replica.local().clone();
     let nothing_yet = taking.state.copying.lock().await;
