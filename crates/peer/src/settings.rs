@@ -20,8 +20,9 @@ use crate::message::Lane;
 /// progress. 19: the point from which a lost replica's data of a file is missing. 20: turns of requests for contents.
 /// 21: files named as supplied. 22: missing data of members for files that a lost member had sent in part.
 /// 23: notes of complete files that repeat the place of the report, once they are stable. 24: silent members left out of
-/// reports of contents that the others have.
-pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 24..=24;
+/// reports of contents that the others have. 25: the first part of a list of wanted files; settlements known by a supplier
+/// that lacks data; sums of many files.
+pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 25..=25;
 
 /// The maximum number of data lanes that a peer may ask for.
 pub const MAX_DATA_LANES: u32 = 64;

@@ -301,6 +301,7 @@ fn begin_tasks(
         tokio::spawn(views::watch(replica.clone())),
         tokio::spawn(views::come_back(replica.clone())),
         tokio::spawn(losses::attend(replica.clone())),
+        tokio::spawn(losses::adopt(replica.clone())),
         tokio::spawn(expired_clients::keep(replica.clone())),
         tokio::spawn(maintenance::keep(replica.clone())),
         tokio::spawn(scrub::keep(replica.clone())),

@@ -111,6 +111,10 @@
 //! | 101 | `walk/unsent.rs` of `replica` | as 91 |
 //! | 102 | `losses/level.rs` of `replica` | as 91 |
 //! | 103 | `replication/base.rs` of `replica` | as 91 |
+//! | 104 | `walk/unsent.rs` of `replica` | as 91 |
+//! | 105 | `state/conversations.rs` of `replica` | as 91 |
+//! | 106 | `views/supply.rs` of `replica` | as 91 |
+//! | 107 | `losses/level.rs` of `replica` | as 91 |
 
 #![forbid(unsafe_code)]
 

@@ -110,6 +110,9 @@ pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, wanted: Wanted) 
     let reached = replica.state.conversations.applied(from).max(applied);
     if reached < replica.trimmed() {
         // The answer to its greeting, or the sender of updates, tells it.
+        if wanted.copy {
+            replica.state.conversations.refuse(from);
+        }
         return;
     }
     if wanted.copy || !wanted.files.is_empty() {

@@ -122,7 +122,6 @@ const _: () = assert!(RELAY_PATIENCE.as_millis() >= 3 * relays::AGAIN.as_millis(
 /// Handles lost replicas' objects until this replica stops.
 pub(crate) async fn attend(replica: Arc<LocalReplica>) {
     let mut missing = Missing::default();
-    let mut adoption = adopting::Adoption::default();
     loop {
         next_look(&replica, PAUSE, UNCHANGED).await;
         relay::forget_what_all_have(&replica);
@@ -138,9 +137,6 @@ pub(crate) async fn attend(replica: Arc<LocalReplica>) {
             missing = Missing::default();
             take_copy(&replica, lost, how).await;
         }
-        if !replica.state.is_witness {
-            adoption.go_on(&replica).await;
-        }
         for slot in replica.lost() {
             relay::relay(&replica, slot).await;
             if !replica.state.is_witness {
@@ -148,6 +144,19 @@ pub(crate) async fn attend(replica: Arc<LocalReplica>) {
                 takeover::take_over(&replica, slot).await;
             }
         }
+    }
+}
+
+/// Adopts abandoned files until this replica stops. In a task of its own: each may wait for control that is not given before a replica is back for
+/// which others relay.
+pub(crate) async fn adopt(replica: Arc<LocalReplica>) {
+    if replica.state.is_witness {
+        return;
+    }
+    let mut adoption = adopting::Adoption::default();
+    loop {
+        next_look(&replica, PAUSE, UNCHANGED).await;
+        adoption.go_on(&replica).await;
     }
 }
 

@@ -166,11 +166,14 @@ pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, mut wanted: Want
         false => replica.state.inboxes.acknowledged(of),
     };
     if wanted.copy && may_not_know_yet(&wanted, exists, applied) {
-        // The peer asks another member, or this one again.
-        return tracing::debug!(
+        tracing::debug!(
             peer = from.0,
             "a peer knows files that have not come here yet"
         );
+        return replica.state.conversations.refuse(from);
+    }
+    if wanted.copy && wanted.first {
+        replica.state.conversations.begin_list(from);
     }
     // Files that were removed, or never existed, are noted for no peer.
     wanted
@@ -184,9 +187,8 @@ pub(crate) fn wanted(replica: &LocalReplica, from: ReplicaSlot, mut wanted: Want
     }
     replica.engine.owe_files(from, &wanted.files, wanted.turn);
     replica.engine.notify_of_contents();
-    if wanted.copy && wanted.last {
+    if wanted.copy && wanted.last && replica.state.conversations.named(from) {
         tracing::info!(peer = from.0, "shipping contents");
-        replica.state.conversations.named(from);
         conversing::look_at_base(replica, from);
     }
 }
@@ -238,7 +240,9 @@ fn ask_for_copy(replica: &LocalReplica, peer: ReplicaSlot, applied: u64, files: 
     let turn = replica.state.given_way.turn();
     let streams = replica.state.inboxes.followed().into_iter();
     let place = |of: ReplicaSlot| (of.0, replica.state.inboxes.acknowledged(of));
-    let places: Vec<(u16, u64)> = streams.map(place).collect();
+    // Its own updates up to there are what the copy has of them.
+    let own = (replica.slot().0, replica.trimmed());
+    let places: Vec<(u16, u64)> = streams.map(place).chain([own]).collect();
     let parts = (0..count).map(|part| {
         let first = part * FILES_AT_ONCE;
         let end = files.len().min(first + FILES_AT_ONCE);
@@ -246,6 +250,7 @@ fn ask_for_copy(replica: &LocalReplica, peer: ReplicaSlot, applied: u64, files: 
             copy: true,
             applied,
             files: files[first..end].to_vec(),
+            first: part == 0,
             last: part + 1 == count,
             named: 0,
             turn,
@@ -476,6 +481,7 @@ mod tests {
             copy: true,
             applied: 0,
             files: files.to_vec(),
+            first: true,
             last: true,
             named: 0,
             turn: 0,

@@ -9,6 +9,7 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use crate::driver::local_replica::LocalReplica;
 use crate::replication::conversing;
+use crate::replication::settled;
 use crate::state::given_way::InFavourOf;
 use crate::state::losses::{Best, best, lacking, told_of_all};
 use crate::state::time::unix_seconds;
@@ -109,11 +110,12 @@ pub(crate) async fn leave_to_last_writer(
     Ok(())
 }
 
-/// The supplier of a copy lacks data of these makers of a file, which do not answer it (counterexample 101). Nothing that is here of the file counts until
-/// one of them sends all of it, or the survivors have found the best copy.
+/// The supplier of a copy lacks data of these makers of a file, which do not answer it or are outside the view (counterexamples 101 and 104). Nothing
+/// that is here of the file counts until one of them sends all of it, or the survivors have found the best copy.
 ///
 /// # Errors
-/// [`vfs::Error::Delay`] if a maker is unknown here; storage errors.
+/// [`vfs::Error::Delay`] if a maker is unknown here, or the supplier knows another settlement: what one of them has given up must not be marked as
+/// missing at the other, and the reverse; storage errors.
 pub(crate) async fn leave_to_makers(
     replica: &LocalReplica,
     from: ReplicaSlot,
@@ -125,6 +127,9 @@ pub(crate) async fn leave_to_makers(
     if !store.is_to_fetch(file) {
         // It came from another member.
         return Ok(());
+    }
+    if settled::known(replica)?.unwrap_or_default() != head.settlements {
+        return Err(Error::Delay);
     }
     for maker in head.without.iter().map(|slot| ReplicaSlot(*slot)) {
         if replica.state.inboxes.get(maker).is_none() {

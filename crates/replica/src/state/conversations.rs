@@ -37,6 +37,8 @@ pub(crate) struct Conversation {
     pub(crate) base: Option<Owed>,
     /// It has named all of them.
     pub(crate) named: bool,
+    /// A part of the list with which it names them was not taken.
+    pub(crate) refused: bool,
     /// Bytes of rows, updates and contents that it was sent.
     pub(crate) sent: u64,
     /// How far it had applied this replica's stream when the conversation began.
@@ -169,9 +171,26 @@ impl Conversations {
         });
     }
 
-    /// The peer has named all of these files, and all of them count as lacking.
-    pub(crate) fn named(&self, peer: ReplicaSlot) {
-        self.with(peer, |conversation| conversation.named = true);
+    /// A list of such files begins.
+    pub(crate) fn begin_list(&self, peer: ReplicaSlot) {
+        self.with(peer, |conversation| conversation.refused = false);
+    }
+
+    /// A part of the list was not taken. The peer must send all of it again (counterexample 105).
+    pub(crate) fn refuse(&self, peer: ReplicaSlot) {
+        self.with(peer, |conversation| {
+            conversation.refused = true;
+            conversation.named = false;
+        });
+    }
+
+    /// The list ends. Returns whether the peer has named all of these files; then all of them count as lacking.
+    pub(crate) fn named(&self, peer: ReplicaSlot) -> bool {
+        let named = self.with(peer, |conversation| {
+            conversation.named = !conversation.refused;
+            conversation.named
+        });
+        named.unwrap_or(false)
     }
 
     /// How many files of the copy with which a peer begins still lack their contents there.
@@ -266,5 +285,32 @@ impl Conversations {
         self.with(peer, |conversation| {
             Some((conversation.sent, conversation.begun_at?))
         })?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a list in two parts the first named a file that was not known yet. The rest of the copy was sent without the files of the first part, as
+    /// complete.
+    #[test]
+    fn counterexample_105_a_list_of_which_a_part_was_not_taken_is_not_complete() {
+        let (conversations, peer) = (Conversations::default(), ReplicaSlot(2));
+        assert!(!conversations.named(peer), "there is no session");
+        conversations.begin(peer);
+        let part = |number| std::iter::once((ObjectId::from_u64(number), 1));
+        conversations.begin_list(peer);
+        conversations.owe(peer, part(1));
+        conversations.refuse(peer);
+        conversations.owe(peer, part(3));
+        assert!(!conversations.named(peer));
+        conversations.begin_list(peer);
+        for number in 1..4 {
+            conversations.owe(peer, part(number));
+        }
+        assert!(conversations.named(peer));
+        conversations.refuse(peer);
+        assert!(!conversations.named(peer), "its first part was not taken");
     }
 }

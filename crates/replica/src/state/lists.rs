@@ -116,6 +116,7 @@ impl Waiting {
                 copy: false,
                 applied,
                 files: first,
+                first: true,
                 last: self.wanted.is_empty(),
                 named: self.named.unwrap_or(0),
                 turn,

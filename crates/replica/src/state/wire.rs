@@ -15,7 +15,9 @@ use crate::state::lineage::{Attested, Mac};
 
 mod contents;
 
-pub(crate) use contents::{Completed, PieceDone, PieceHead, Stretch, Sum, Supplied, Wanted};
+pub(crate) use contents::{
+    Completed, LackingFiles, PieceDone, PieceHead, Stretch, Sum, Supplied, Wanted,
+};
 
 /// The kind of a message or request. A number never gets another meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -208,8 +210,7 @@ pub(crate) struct LeaseRequest {
     /// Lost replicas of which the sender, in this view, accepts only updates that others relay.
     pub(crate) closed: Vec<u16>,
     /// Which files those are, for replicas that take no part or do not answer the sender, each with the place up to which the sender has its contents.
-    /// A replica of which the sender lacks many files is left out.
-    pub(crate) lacking: Vec<(u16, Vec<(ObjectId, u64)>)>,
+    pub(crate) lacking: Vec<(u16, LackingFiles)>,
 }
 
 impl LeaseRequest {

@@ -79,6 +79,9 @@ impl Adoption {
         // What is left of a torn file may be removed once the file has its new version.
         fates.retain(|(file, fate)| *fate != Fate::Torn || self.kept.contains(file));
         for (file, fate) in fates {
+            if !replica.lease.may_answer() {
+                return;
+            }
             match adopt(replica, file, fate).await {
                 Ok(()) => {}
                 // It is tried again, and must not keep others waiting: what holds it may be lost.

@@ -12,7 +12,7 @@ use vfs::{ObjectId, ReplicaSlot};
 use crate::driver::clock::lease_time;
 use crate::driver::local_replica::LocalReplica;
 use crate::state::losses::Equalling;
-use crate::state::wire::LeaseRequest;
+use crate::state::wire::{LackingFiles, LeaseRequest};
 
 /// The other active members.
 fn others(replica: &LocalReplica) -> Vec<ReplicaSlot> {
@@ -98,23 +98,38 @@ pub(crate) fn lacks_here(replica: &LocalReplica) -> Vec<(u16, u64)> {
     makers.map(|(slot, through)| (slot.0, through)).collect()
 }
 
-/// At most this many files are named of one replica, as the report is sent several times a lease.
-const NAMED_MAX: usize = 64;
+/// At most this many files are named of one replica, as the report is sent several times a lease. Of more there is a sum (counterexample 107): those
+/// that lack the same lack all that the replica changed before it was lost.
+const NAMED_MAX: usize = 1024;
 
 /// Which files those are, of replicas that are not in the view or do not answer.
 pub(crate) fn lacking_here(
     replica: &LocalReplica,
     lacks: &[(u16, u64)],
     silent: &BTreeSet<ReplicaSlot>,
-) -> Vec<(u16, Vec<(ObjectId, u64)>)> {
+) -> Vec<(u16, LackingFiles)> {
     let view = replica.lease.view();
     let makers = lacks.iter().map(|(slot, _)| ReplicaSlot(*slot));
     let gone = makers.filter(|slot| !view.active.contains(slot) || silent.contains(slot));
-    let named = gone.filter_map(|slot| {
-        let files = missing_of(replica, slot);
-        (files.len() <= NAMED_MAX).then(|| (slot.0, files.into_iter().collect()))
-    });
-    named.collect()
+    gone.map(|slot| (slot.0, told(missing_of(replica, slot))))
+        .collect()
+}
+
+fn told(missing: BTreeMap<ObjectId, u64>) -> LackingFiles {
+    match missing.len() <= NAMED_MAX {
+        true => LackingFiles::Named(missing.into_iter().collect()),
+        false => LackingFiles::Sum(sum(&missing)),
+    }
+}
+
+/// A checksum of these files and places.
+fn sum(missing: &BTreeMap<ObjectId, u64>) -> [u8; blake3::OUT_LEN] {
+    let mut hasher = blake3::Hasher::new();
+    for (file, through) in missing {
+        hasher.update(&file.as_u64().to_be_bytes());
+        hasher.update(&through.to_be_bytes());
+    }
+    *hasher.finalize().as_bytes()
 }
 
 /// The files of which contents of a replica are missing here, each with the place up to which they are here.
@@ -138,10 +153,14 @@ fn lacks_what_is_here(
     let Some((_, files)) = named.find(|(slot, _)| *slot == here.of.0) else {
         return true;
     };
-    files.iter().any(|(file, there)| {
+    let more_is_here = |(file, there): &(ObjectId, u64)| {
         let through = here.missing.get(file).copied();
         knows(*file) && through.unwrap_or(here.applied) > *there
-    })
+    };
+    match files {
+        LackingFiles::Named(files) => files.iter().any(more_is_here),
+        LackingFiles::Sum(there) => *there != sum(&here.missing),
+    }
 }
 
 /// Whether a replica reports missing contents of a stream before the position applied here. Later contents are not here either.
@@ -150,10 +169,11 @@ fn lacks_some_of(request: &LeaseRequest, of: ReplicaSlot, here: u64) -> bool {
     lacks.any(|(slot, through)| *slot == of.0 && *through < here)
 }
 
-/// Whether other members hold contents, and for each replica outside the view one of them has all its updates that are here, with their
-/// contents. Replicas that the set gave up do not count.
+/// Whether other members in contact hold contents, and for each replica outside the view one of them has all its updates that are here, with their
+/// contents. Replicas that the set gave up do not count. A member that is lost, too, stays in a view that cannot do without it, and so does its last
+/// report.
 pub(crate) fn others_have_all(replica: &LocalReplica) -> bool {
-    let survivors = replica.holders();
+    let survivors = replica.holders_in_contact();
     let news = replica.state.peers.news();
     let knows = |file| replica.store.file_size(file).is_ok();
     let lacks = |by: &ReplicaSlot, here: &Here| {
@@ -403,7 +423,10 @@ mod tests {
         let says = |lacks, files: Option<&[(ObjectId, u64)]>| LeaseRequest {
             applied: vec![(1, 20)],
             lacks: vec![(1, lacks)],
-            lacking: files.map(|files| (1, files.to_vec())).into_iter().collect(),
+            lacking: files
+                .map(|files| (1, LackingFiles::Named(files.to_vec())))
+                .into_iter()
+                .collect(),
             ..LeaseRequest::default()
         };
         let lacks = |request: &LeaseRequest| {
@@ -422,5 +445,37 @@ mod tests {
         let knows = |file: ObjectId| file != first;
         let lacking = lacking_of(&present, |_| true, knows, [&here].into_iter());
         assert!(lacking.is_none(), "the file is not here at all");
+    }
+
+    /// A member wrote many files before it was lost, and nobody got their contents. The one that was to take its place kept its copy, as nothing said
+    /// that the others lack no more.
+    #[test]
+    fn counterexample_107_of_many_files_both_may_lack_the_same() {
+        let lost = ReplicaSlot(1);
+        let count = NAMED_MAX as u64 + 1;
+        let missing: BTreeMap<ObjectId, u64> = (1..=count)
+            .map(|number| (ObjectId::from_u64(number), 10))
+            .collect();
+        let here = Here {
+            of: lost,
+            applied: 20,
+            missing: missing.clone(),
+        };
+        let lacks = |missing: BTreeMap<ObjectId, u64>| {
+            let said = LeaseRequest {
+                applied: vec![(1, 20)],
+                lacks: vec![(1, 10)],
+                lacking: vec![(1, told(missing))],
+                ..LeaseRequest::default()
+            };
+            lacks_what_is_here(&said, &here, &|_| true)
+        };
+        assert!(!lacks(missing.clone()));
+        let mut more = missing.clone();
+        more.insert(ObjectId::from_u64(count + 1), 10);
+        assert!(lacks(more));
+        let mut earlier = missing;
+        earlier.insert(ObjectId::from_u64(1), 9);
+        assert!(lacks(earlier));
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! It is the first that has a whole copy, once in each session. The supplier may itself wait for data of a file that a lost member was to send, and
 //! another one has all of it. So if nothing comes, the next one is asked for what is left, each time after a longer wait: a member that is asked again
-//! begins its files anew, and a piece may take long over a slow link.
+//! begins its files anew, and a piece may take long over a slow link. If there is only one it is asked again, as it may not have known some file yet
+//! (counterexample 106).
 //!
 //! What must never enter: whether a copy is needed.
 
@@ -19,6 +20,8 @@ use crate::state::copies::Held;
 
 /// The first such wait.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// The longest one.
+const PATIENCE_MAX: Duration = Duration::from_secs(120);
 
 /// A member that was asked, in one session.
 #[derive(Debug)]
@@ -33,12 +36,23 @@ pub(super) struct Supply {
 
 type Keeper = (ReplicaSlot, Arc<Inbox>);
 
+/// A member that may be asked.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    slot: ReplicaSlot,
+    session: u64,
+    /// How many pieces of a copy have come from it.
+    pieces: u64,
+    /// By its last report it has a whole copy.
+    is_whole: bool,
+}
+
 impl Supply {
-    fn begin((slot, inbox): &Keeper, patience: Duration) -> Supply {
+    fn begin(candidate: Candidate, patience: Duration) -> Supply {
         Supply {
-            from: *slot,
-            session: inbox.session(),
-            pieces: inbox.of_copy.load(Ordering::Relaxed),
+            from: candidate.slot,
+            session: candidate.session,
+            pieces: candidate.pieces,
             since: Instant::now(),
             patience,
         }
@@ -59,54 +73,78 @@ pub(super) fn next_supplier(
     keepers: &[Keeper],
     asked: &mut Option<Supply>,
 ) -> Option<ReplicaSlot> {
-    let is_whole =
-        |keeper: &&Keeper| replica.state.conversations.held(keeper.0) == Some(Held::Everything);
+    let candidate = |(slot, inbox): &Keeper| Candidate {
+        slot: *slot,
+        session: inbox.session(),
+        pieces: inbox.of_copy.load(Ordering::Relaxed),
+        is_whole: replica.state.conversations.held(*slot) == Some(Held::Everything),
+    };
+    let candidates: Vec<Candidate> = keepers.iter().map(candidate).collect();
+    next(&candidates, asked)
+}
+
+fn next(candidates: &[Candidate], asked: &mut Option<Supply>) -> Option<ReplicaSlot> {
+    let is_whole = |candidate: &&Candidate| candidate.is_whole;
     // Another member may also lack a copy.
-    let first = || keepers.iter().find(is_whole).or(keepers.first());
+    let first = || {
+        let whole = candidates.iter().find(is_whole);
+        whole.or(candidates.first())
+    };
     let known = asked.as_mut().and_then(|supply| {
-        let same =
-            |(slot, inbox): &&Keeper| (*slot, inbox.session()) == (supply.from, supply.session);
-        Some((keepers.iter().find(same)?, supply))
+        let same = |one: &&Candidate| (one.slot, one.session) == (supply.from, supply.session);
+        Some((candidates.iter().find(same)?, supply))
     });
     let (next, patience) = match known {
         None => (first()?, PATIENCE),
-        Some((keeper, supply)) => {
-            if !supply.is_stuck(keeper.1.of_copy.load(Ordering::Relaxed)) {
+        Some((present, supply)) => {
+            if !supply.is_stuck(present.pieces) {
                 return None;
             }
-            let mut later = keepers.iter().filter(|(slot, _)| *slot > keeper.0);
+            let mut later = candidates.iter().filter(|one| one.slot > present.slot);
             let next = later.find(is_whole).or_else(first)?;
-            (supply.since, supply.patience) = (Instant::now(), 2 * supply.patience);
-            if next.0 == keeper.0 {
-                return None;
-            }
-            (next, supply.patience)
+            (next, (2 * supply.patience).min(PATIENCE_MAX))
         }
     };
-    *asked = Some(Supply::begin(next, patience));
-    Some(next.0)
+    *asked = Some(Supply::begin(*next, patience));
+    Some(next.slot)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn candidate(slot: u16, pieces: u64) -> Candidate {
+        Candidate {
+            slot: ReplicaSlot(slot),
+            session: 1,
+            pieces,
+            is_whole: true,
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_supplier_from_which_something_comes_is_not_left() {
-        let mut supply = Supply {
-            from: ReplicaSlot(1),
-            session: 1,
-            pieces: 0,
-            since: Instant::now(),
-            patience: PATIENCE,
-        };
+        let mut asked = None;
+        let mut next = |pieces| next(&[candidate(1, pieces), candidate(2, 0)], &mut asked);
+        assert_eq!(next(0), Some(ReplicaSlot(1)));
         for pieces in 1..4 {
             tokio::time::advance(PATIENCE).await;
-            assert!(!supply.is_stuck(pieces));
+            assert_eq!(next(pieces), None);
         }
-        tokio::time::advance(PATIENCE).await;
-        assert!(!supply.is_stuck(3));
-        tokio::time::advance(PATIENCE).await;
-        assert!(supply.is_stuck(3));
+        tokio::time::advance(2 * PATIENCE).await;
+        assert_eq!(next(3), Some(ReplicaSlot(2)));
+    }
+
+    /// The only member in contact did not take the list of wanted files, as it did not know one of them yet, and was never asked again.
+    #[tokio::test(start_paused = true)]
+    async fn counterexample_106_the_only_supplier_is_asked_again() {
+        let (mut asked, only) = (None, [candidate(1, 0)]);
+        assert_eq!(next(&only, &mut asked), Some(ReplicaSlot(1)));
+        for _ in 0..20 {
+            tokio::time::advance(PATIENCE).await;
+            assert_eq!(next(&only, &mut asked), None, "too early");
+            tokio::time::advance(PATIENCE_MAX).await;
+            assert_eq!(next(&only, &mut asked), Some(ReplicaSlot(1)));
+        }
     }
 }

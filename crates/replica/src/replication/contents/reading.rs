@@ -2,6 +2,7 @@
 //!
 //! What must never enter: which pieces these are, and what becomes of them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -14,6 +15,7 @@ use crate::driver::local_replica::LocalReplica;
 use crate::driver::tree::subject_of;
 use crate::replication::holes;
 use crate::replication::offers;
+use crate::replication::settled;
 use crate::replication::withheld;
 use crate::state::shipping::{Manner, Piece};
 use crate::state::wire::{self, PieceHead, Stretch};
@@ -25,7 +27,7 @@ struct Before {
     own: bool,
     version: u64,
     lacks: bool,
-    /// Silent members whose data is missing, if the piece belongs to a copy.
+    /// Replicas whose data is missing and that cannot send it now, if the piece belongs to a copy.
     without: Vec<ReplicaSlot>,
 }
 
@@ -62,12 +64,21 @@ async fn look_before(
     let own = initial && changes_only_here(replica, piece.file).await;
     let version = version_here(replica, piece.file).await;
     // Checked after the version is read, and before the content.
-    let missing = missing_of_active(replica, piece.file);
-    let lacks = !missing.is_empty();
+    let missing = missing_of(replica, piece.file);
+    let active = match missing.is_empty() {
+        true => BTreeSet::new(),
+        false => replica.lease.view().active,
+    };
+    let lacks = missing.iter().any(|maker| active.contains(maker));
     let mut without = Vec::new();
-    if initial && lacks {
+    if initial && !missing.is_empty() {
         let silent = replica.silent();
-        without.extend(missing.into_iter().filter(|maker| silent.contains(maker)));
+        // Those outside the view supply nothing either, unless this copy was found to be the best one without them (counterexample 104).
+        let cannot = |maker: &ReplicaSlot| match active.contains(maker) {
+            true => silent.contains(maker),
+            false => !partial,
+        };
+        without.extend(missing.into_iter().filter(cannot));
     }
     if initial && own && lacks && without.is_empty() {
         // The receiver would not ask the maker for it: this replica is the last writer.
@@ -135,6 +146,7 @@ async fn message(
         replica.engine.note_unconfirmed(to, piece.file);
         let head = PieceHead {
             without: without.into_iter().map(|maker| maker.0).collect(),
+            settlements: settled::known(replica)?.unwrap_or_default(),
             ..head_of(piece, initial)
         };
         return Ok(Some(wire::body(wire::Kind::Piece, &head)));
@@ -176,6 +188,7 @@ fn head_of(piece: &Piece, initial: bool) -> PieceHead {
         version: 0,
         partial: false,
         without: Vec::new(),
+        settlements: 0,
         stretches: Vec::new(),
         sums: Vec::new(),
     }
@@ -212,14 +225,12 @@ async fn changes_only_here(replica: &LocalReplica, file: ObjectId) -> bool {
     replica.engine.is_primary(file)
 }
 
-/// The members of the view whose data of a file is missing here. Then the local data belongs to no version, and at a peer it could replace what such a
-/// member has already sent.
-fn missing_of_active(replica: &LocalReplica, file: ObjectId) -> Vec<ReplicaSlot> {
+/// The replicas whose data of a file is missing here. Then the local data belongs to no version, and at a peer it could replace what a member of the
+/// view has already sent.
+fn missing_of(replica: &LocalReplica, file: ObjectId) -> Vec<ReplicaSlot> {
     let mut missing = replica.store.lacks_data_of(file);
-    if !missing.is_empty() {
-        let active = replica.lease.view().active;
-        missing.retain(|maker| active.contains(maker));
-    }
+    // What the set has given up is nobody's any more.
+    missing.retain(|maker| replica.state.inboxes.get(*maker).is_some());
     missing
 }
 

@@ -34,6 +34,8 @@ pub(crate) struct Wanted {
     /// How far the sender has applied the receiver's stream. Its greeting, which says this too, may come later, on another lane.
     pub(crate) applied: u64,
     pub(crate) files: Vec<ObjectId>,
+    /// It is the first part of the list of a copy.
+    pub(crate) first: bool,
     pub(crate) last: bool,
     /// How many files, including these, the sender has asked for since the receiver began the conversation; those of copies do not count.
     pub(crate) named: u64,
@@ -41,6 +43,14 @@ pub(crate) struct Wanted {
     pub(crate) turn: u64,
     /// For a copy: how far the sender has applied all streams. It has files that were made up to there.
     pub(crate) places: Vec<(u16, u64)>,
+}
+
+/// Files without all contents of a replica, each with the place in its stream up to which they are there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum LackingFiles {
+    Named(Vec<(ObjectId, u64)>),
+    /// A checksum of these, if they are many.
+    Sum([u8; blake3::OUT_LEN]),
 }
 
 /// A stretch of a file: `length` bytes of the payload, or a hole.
@@ -68,8 +78,11 @@ pub(crate) struct PieceHead {
     pub(crate) version: u64,
     /// The sender lacks some of a lost replica's data of the file, and has the best copy of it.
     pub(crate) partial: bool,
-    /// The sender lacks data of these makers, which do not answer it and which no other member can replace yet. It sends nothing of the file.
+    /// The sender lacks data of these makers, which are outside the view or do not answer it, and which no other member can replace yet. It sends nothing
+    /// of the file.
     pub(crate) without: Vec<u16>,
+    /// With those: how many settlements the sender's copy has gone through.
+    pub(crate) settlements: u64,
     pub(crate) stretches: Vec<Stretch>,
     /// The sums of all stretches except holes, instead of their bytes: the receiver may have these already. Empty: the bytes follow.
     pub(crate) sums: Vec<Sum>,
@@ -89,6 +102,7 @@ impl PieceHead {
             version: 1,
             partial: false,
             without: Vec::new(),
+            settlements: 0,
             stretches: Vec::new(),
             sums: Vec::new(),
         }

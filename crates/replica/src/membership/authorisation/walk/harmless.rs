@@ -98,6 +98,7 @@ pub(super) fn harmless(kind: Kind, files: &SetDirectory) -> Message {
                 copy: false,
                 applied: 0,
                 files: Vec::new(),
+                first: true,
                 last: true,
                 named: 0,
                 turn: 0,

@@ -41,6 +41,7 @@ async fn counterexample_70_who_has_asked_for_contents_lacks_them_before_that_is_
         copy: false,
         applied,
         files: vec![file],
+        first: true,
         last: true,
         named: 1,
         turn: 0,
