@@ -21,7 +21,7 @@ use crate::home::{Asker, Asking, Home};
 use crate::question::{Answer, Question, decode, encode};
 
 /// The home's numbers for holders at other servers: this bit, the server, a counter. Holders among its own clients have smaller numbers.
-const OF_OTHERS: u64 = 1 << 63;
+pub(crate) const OF_OTHERS: u64 = 1 << 63;
 /// Bits of the counter.
 const COUNTER_BITS: u32 = 47;
 /// Most layouts of one metadata server's clients.

@@ -5,14 +5,17 @@
 //! server's own store) and has it make changes (decisions 34 and 35). The home answers ([`Home`]) from the file system that it shows its
 //! own clients. It also records what clients of other servers have open. Askers keep attributes and names as copies under a lease. The home
 //! invalidates copies before a change becomes visible ([`Holders`], decision 38). The home also gives layouts, so it knows which holders to
-//! fence ([`Layouts`], decision 40).
+//! fence ([`Layouts`], decision 40). A joined server reads and writes large files at the data servers itself, under such
+//! a layout (`direct`).
 //!
 //! What must never enter: NFS, sockets, and how questions travel.
 
 #![forbid(unsafe_code)]
 
+mod at_data_servers;
 mod claims;
 mod clients;
+mod direct;
 mod directories;
 mod given_up;
 mod granting;
@@ -33,6 +36,7 @@ mod remote_tree;
 mod sessions;
 mod shown;
 
+pub use direct::DataServers;
 pub use directories::has_directories;
 pub use holders::{Holders, ToHolders};
 pub use home::{Asker, ChangesElsewhere, Home, Memory};

@@ -103,9 +103,18 @@ impl Owed {
 }
 
 impl RemoteTree {
-    /// Has the home release some state of a client, after the client's lost layouts have ended.
+    /// Has the home release some state of a client, after the client's lost layouts have ended, and the writes that this server has begun.
     pub(crate) async fn let_go(&self, clients: u64, question: Question) -> Result<()> {
         self.end_what_is_owed().await?;
+        if let Question::Close(file, _)
+        | Question::Downgrade(file, ..)
+        | Question::Unlock(file, ..) = &question
+        {
+            self.direct.until_written(*file).await?;
+        }
+        if let Question::Close(file, _) = &question {
+            self.direct.closed(*file);
+        }
         self.do_for(clients, question).await
     }
 
@@ -176,9 +185,14 @@ impl RemoteTree {
                 ended => ended?,
             }
         }
+        self.has_no_layout(holder);
+        Ok(())
+    }
+
+    /// A holder has ended, by other means than [`RemoteTree::end_layout`].
+    pub(crate) fn has_no_layout(&self, holder: u64) {
         self.holders
             .update(holder, |at_home| at_home.may_have = false);
-        Ok(())
     }
 
     /// A holder reports that it has written, and that the file ends at `end` at least. Returns the size.
@@ -229,6 +243,9 @@ impl RemoteTree {
 
     /// The home reports an event of a layout of this server's client, or of a device.
     pub fn hear_of_layouts(&self, event: LayoutEvent) {
+        if self.direct.hear(event) {
+            return;
+        }
         let listeners = self
             .layouts
             .0

@@ -57,6 +57,13 @@ impl Stripes {
         })
     }
 
+    /// The arithmetic of a layout that names this many data servers. `None` if it makes no sense.
+    #[must_use]
+    pub fn of_layout(unit_bytes: u32, members: usize, first_index: u32) -> Option<Stripes> {
+        let unit = StripeUnit::new(unit_bytes.into()).ok()?;
+        Stripes::new(unit, members, u16::try_from(first_index).ok()?).ok()
+    }
+
     /// The place in the group of the data server that has the byte at `offset`.
     #[must_use]
     pub fn index_of(&self, offset: u64) -> usize {

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod by_layout;
 mod contents;
 mod control;
 mod driver;
@@ -34,6 +35,7 @@ pub fn decode_as_anything(bytes: &[u8]) {
     records::decode_as_anything(bytes);
 }
 
+pub use by_layout::ByLayout;
 pub use control::Control;
 pub use driver::was_started;
 pub use moving::Moved;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use nfs4::{ArgOp4, NfsFh4, NfsStat4, ResOp4, StableHow4, Stateid4, Verifier4};
 use nfs4_client::{Client, Error, Options, ops};
-use pool::{DataServerNumber, Handle};
+use pool::DataServerNumber;
 
 /// Data servers ignore the stateid (rule 3).
 const ANY: Stateid4 = Stateid4 {
@@ -89,7 +89,7 @@ impl Sessions {
     pub(crate) async fn ask(
         &self,
         to: (DataServerNumber, SocketAddr),
-        handle: &Handle,
+        handle: &[u8],
         ask: Io,
     ) -> Result<Answer, Unserved> {
         let io_max = self.client(to.0, to.1).await?.io_max();
@@ -136,10 +136,10 @@ impl Sessions {
     async fn call(
         &self,
         (server, address): (DataServerNumber, SocketAddr),
-        handle: &Handle,
+        handle: &[u8],
         operation: ArgOp4,
     ) -> Result<ResOp4, Unserved> {
-        let object = NfsFh4(Bytes::copy_from_slice(handle.as_bytes()));
+        let object = NfsFh4(Bytes::copy_from_slice(handle));
         let request = vec![ops::putfh(&object), operation];
         // The second attempt uses a new session, if the server lost the first one with its memory.
         for _ in 0..2 {

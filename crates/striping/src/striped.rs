@@ -442,7 +442,8 @@ impl StripedFiles {
             let handle = driver.handle(&row, server);
             let address = driver.control().address(server);
             if let (Some(handle), Some(address)) = (handle, address) {
-                let answered = (self.sessions).ask((server, address), &handle, ask.clone());
+                let answered =
+                    (self.sessions).ask((server, address), handle.as_bytes(), ask.clone());
                 reason = match answered.await {
                     Ok(done) => {
                         let subject = (NOT_SERVED, u64::from(server.0));
@@ -554,7 +555,7 @@ fn member(file: &Whereabouts, segment: Segment) -> Result<DataServerNumber> {
 
 /// Runs some work in parallel, within a bound, and passes each result to `take`. After an error it waits for the rest, so that nothing
 /// stays under way.
-async fn side_by_side<T: Send + 'static, W>(
+pub(crate) async fn side_by_side<T: Send + 'static, W>(
     works: impl Iterator<Item = W>,
     mut take: impl FnMut(T),
 ) -> Result<()>

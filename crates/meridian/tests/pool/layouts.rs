@@ -1,6 +1,8 @@
 //! Clients of a metadata server that has joined read and write at the data servers themselves, and are fenced for everybody's sake,
 //! whichever server is killed or stands still.
 
+#[path = "direct.rs"]
+mod direct;
 #[path = "keys.rs"]
 mod keys;
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use metadata_server::{
-    Asked, Connection, Holders, Home, Homes, News, PoolTree, Question, RemoteTree, Reply,
+    Asked, Connection, DataServers, Holders, Home, Homes, News, PoolTree, Question, RemoteTree,
+    Reply,
 };
 use nfs4_server::{DeviceId, LayoutEvent, LayoutHolder};
 use peer::{Endpoint, Peer, Sender, Session};
@@ -17,6 +18,7 @@ use vfs::{Error, FileSystem, FsId, ObjectId, ReplicaSlot};
 
 use super::asking::{self, PAUSE, UnderWay};
 use super::clock;
+use super::direct;
 use super::metadata_server::MetadataServer;
 
 /// How long a client waits for a silent home before it is told to retry: shorter than the wait of other servers' clients that ask through
@@ -38,6 +40,8 @@ pub(super) struct JoinedHomes {
     home: OnceLock<Weak<Home>>,
     server: OnceLock<Weak<MetadataServer>>,
     trees: Mutex<BTreeMap<ReplicaSlot, Arc<RemoteTree>>>,
+    /// Where bytes of their files are read and written.
+    data_servers: Arc<dyn DataServers>,
     /// Called with events of layouts of files that live there.
     listeners: Mutex<Vec<Listener>>,
     this: Weak<JoinedHomes>,
@@ -61,6 +65,7 @@ impl JoinedHomes {
             home: OnceLock::new(),
             server: OnceLock::new(),
             trees: Mutex::default(),
+            data_servers: direct::data_servers(),
             listeners: Mutex::default(),
             this: this.clone(),
         })
@@ -133,6 +138,7 @@ impl JoinedHomes {
             };
             let (lease, now) = clock::of_given_leases();
             let tree = RemoteTree::new(store.clone(), (Arc::new(way), slot), now, lease);
+            tree.use_directly(self.data_servers.clone());
             tokio::spawn(asking::keep_lease(Arc::downgrade(&tree)));
             let homes = self.this.clone();
             tree.on_loss(Arc::new(move || {

@@ -28,7 +28,7 @@ use self::own_home::{Beginning, OwnHome};
 use super::asking::{self, PAUSE, UnderWay};
 use super::layouts::{GivenBehindCopies, GivenByHome};
 use super::{BOOK, Shown};
-use super::{clock, connection};
+use super::{clock, connection, direct};
 use crate::data_directory::{DataDirectory, MemberOf};
 use crate::pools::{self, PoolPlace};
 use crate::serve::ServeError;
@@ -171,6 +171,7 @@ impl JoinedServer {
         let (lease, now) = clock::of_given_leases();
         let first = (self.home.clone() as Arc<dyn Connection>, self.place.keeper);
         let shown = RemoteTree::new(store.clone(), first, now, lease);
+        shown.use_directly(direct::data_servers());
         // They are set once.
         let _ = self.home.tree.set(store.tree().fs_id);
         let _ = self.home.shown.set(Arc::downgrade(&shown));

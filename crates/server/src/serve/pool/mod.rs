@@ -6,6 +6,7 @@ mod asking;
 mod clock;
 mod connection;
 mod data_server;
+mod direct;
 mod homes;
 mod joined;
 mod layouts;

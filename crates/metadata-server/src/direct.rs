@@ -1,0 +1,514 @@
+//! Layouts under which this server reads and writes at the data servers itself, for its clients (rule 12 of `docs/design/striping.md`).
+//! Otherwise the bytes of all clients would pass the home.
+//!
+//! The home gives this server a layout as it gives one to a client. It knows this server as the holder, and recalls and fences the layout as
+//! any other. A layout is returned when it is recalled, when it has not been used for a while, and, if it allows writing, when a client
+//! closes the file. The operations under way end first.
+//!
+//! A write whose outcome is unknown may still happen while its layout is valid. So the home fences that layout, and meanwhile no other write
+//! to the file begins, and no client gives up an open or a lock of it.
+//!
+//! What must never enter: NFS and sockets.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::Notify;
+use vfs::{Error, ObjectId, Result, WriteVerifier};
+
+use crate::layouts::{Layout, LayoutEvent, NoLayout, OF_OTHERS};
+use crate::question::Question;
+use crate::remote_tree::RemoteTree;
+
+/// Holders with this bit, and without [`OF_OTHERS`], are this server itself. Its clients' holders have smaller numbers.
+const ITSELF: u64 = 1 << 62;
+/// At most this many files have layouts at a time.
+const FILES_MAX: usize = 1024;
+/// After this time without use a layout is returned.
+const IDLE: Duration = Duration::from_secs(30);
+/// When a layout was refused for now, or did not serve, this long no other one is asked for.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The same for a layout for writing that was recalled: somebody writes through the home, and would have it recalled again.
+const RECALLED: Duration = Duration::from_secs(10);
+/// The same for a file that has no layouts.
+const NONE: Duration = Duration::from_secs(60);
+/// Delay before a layout that could not be ended is tried again.
+const AGAIN: Duration = Duration::from_millis(200);
+/// How long to wait for writes under way before their layout is fenced, and for the fence before the client is told to retry.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The addresses of each data server of a device.
+type Device = Arc<Vec<Vec<SocketAddr>>>;
+
+/// Reads and writes at data servers.
+#[async_trait]
+pub trait DataServers: Send + Sync + 'static {
+    /// The bytes of a range that lies within a file with this layout; holes read as zeros. `None` if a data server does not serve its part.
+    async fn read(
+        &self,
+        layout: &Layout,
+        device: &[Vec<SocketAddr>],
+        offset: u64,
+        count: u32,
+    ) -> Option<Bytes>;
+
+    /// Writes and waits until the bytes are stable. If it returns `false`, parts may be written, or may still be written while the layout
+    /// is valid.
+    async fn write(
+        &self,
+        layout: &Layout,
+        device: &[Vec<SocketAddr>],
+        offset: u64,
+        bytes: Bytes,
+    ) -> bool;
+}
+
+/// A layout of this server. It is returned with the last reference, unless it was ended before.
+pub(crate) struct Held {
+    tree: Weak<RemoteTree>,
+    file: ObjectId,
+    holder: u64,
+    writing: bool,
+    /// The generation of clients for which it was asked for.
+    clients: u64,
+    pub(crate) layout: Layout,
+    pub(crate) device: Device,
+    is_ended: OnceLock<()>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let (tree, file, holder) = (self.tree.clone(), self.file, self.holder);
+        if self.is_ended.get().is_none()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(give_back(tree, file, holder));
+        }
+    }
+}
+
+async fn give_back(tree: Weak<RemoteTree>, file: ObjectId, holder: u64) {
+    while let Some(tree) = tree.upgrade() {
+        match tree.end_layout(file, holder, false).await {
+            Err(Error::Delay) => {}
+            Ok(()) => return,
+            Err(error) => return tracing::debug!(%file, %error, "a layout cannot be returned"),
+        }
+        drop(tree);
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Has the home fence a layout under which a write may still happen.
+async fn fence(tree: Weak<RemoteTree>, held: Arc<Held>) {
+    while let Some(tree) = tree.upgrade() {
+        match tree.end_own_layout(&held).await {
+            Err(Error::Delay) => {}
+            ended => {
+                if let Err(error) = ended {
+                    let file = held.file;
+                    tracing::error!(%file, %error, "a layout of this server is not ended");
+                }
+                return tree.direct.has_ended(held.file);
+            }
+        }
+        drop(tree);
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// Returns a layout when it has not been used for a while.
+async fn expire(tree: Weak<RemoteTree>, file: ObjectId, holder: u64) {
+    loop {
+        tokio::time::sleep(IDLE).await;
+        let Some(tree) = tree.upgrade() else { return };
+        if !tree.direct.is_in_use(file, holder) {
+            return tree.direct.drop_held(PAUSE, |held| held.holder == holder);
+        }
+    }
+}
+
+/// What is known of one file.
+struct Place {
+    held: Option<Arc<Held>>,
+    /// Before this time no layout is asked for: for reading, and for writing.
+    not_before: [Instant; 2],
+    used: Instant,
+}
+
+/// The writes under one layout that are under way.
+struct Writes {
+    held: Arc<Held>,
+    under_way: usize,
+}
+
+#[derive(Default)]
+struct Tables {
+    places: BTreeMap<ObjectId, Place>,
+    /// By file and holder.
+    writes: BTreeMap<(ObjectId, u64), Writes>,
+    /// How many layouts of a file are being fenced.
+    fencing: BTreeMap<ObjectId, usize>,
+}
+
+impl Tables {
+    fn place(&mut self, file: ObjectId) -> &mut Place {
+        let now = Instant::now();
+        let place = self.places.entry(file).or_insert(Place {
+            held: None,
+            not_before: [now; 2],
+            used: now,
+        });
+        place.used = now;
+        place
+    }
+
+    fn writes_to(&self, file: ObjectId) -> impl Iterator<Item = &Writes> {
+        let all = self.writes.range((file, 0)..=(file, u64::MAX));
+        all.map(|(_, writes)| writes)
+    }
+
+    /// The layout was fenced, or is being fenced.
+    fn distrust(&mut self, held: &Arc<Held>) {
+        if held.is_ended.set(()).is_err() {
+            return;
+        }
+        if let Some(place) = self.places.get_mut(&held.file) {
+            place.held.take_if(|known| Arc::ptr_eq(known, held));
+            place.not_before = [Instant::now() + PAUSE; 2];
+        }
+        *self.fencing.entry(held.file).or_default() += 1;
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(fence(held.tree.clone(), held.clone()));
+        }
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Direct {
+    servers: OnceLock<Arc<dyn DataServers>>,
+    tables: Mutex<Tables>,
+    /// A write has ended, or a layout was fenced.
+    changed: Notify,
+    devices: Mutex<BTreeMap<[u8; 16], Device>>,
+    /// The last verifier of a write or commit at the home.
+    verifier: Mutex<Option<WriteVerifier>>,
+    next: AtomicU64,
+}
+
+/// A write under way. If it is dropped before it is done, its layout is fenced.
+pub(crate) struct Writing<'d> {
+    direct: &'d Direct,
+    held: Arc<Held>,
+    is_done: bool,
+}
+
+impl Writing<'_> {
+    /// All of it is stable.
+    pub(crate) fn done(mut self) {
+        self.is_done = true;
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        let key = (self.held.file, self.held.holder);
+        let mut tables = self.direct.tables();
+        if let Some(writes) = tables.writes.get_mut(&key) {
+            writes.under_way = writes.under_way.saturating_sub(1);
+            if writes.under_way == 0 {
+                tables.writes.remove(&key);
+            }
+        }
+        if !self.is_done {
+            tables.distrust(&self.held);
+        }
+        drop(tables);
+        self.direct.changed.notify_waiters();
+    }
+}
+
+impl Direct {
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn devices(&self) -> MutexGuard<'_, BTreeMap<[u8; 16], Device>> {
+        self.devices.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn verifier(&self) -> Option<WriteVerifier> {
+        *self.verifier.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn note_verifier(&self, verifier: WriteVerifier) {
+        *self.verifier.lock().unwrap_or_else(PoisonError::into_inner) = Some(verifier);
+    }
+
+    pub(crate) fn servers(&self) -> Option<&Arc<dyn DataServers>> {
+        self.servers.get()
+    }
+
+    /// The layout that is held, or whether one must be asked for now. Other requests go through the home until that is answered.
+    fn find(
+        &self,
+        file: ObjectId,
+        writing: bool,
+        clients: u64,
+    ) -> std::result::Result<Arc<Held>, bool> {
+        let mut tables = self.tables();
+        let place = tables.place(file);
+        if let Some(held) = &place.held
+            && (held.writing || !writing)
+            && held.clients == clients
+        {
+            return Ok(held.clone());
+        }
+        let (now, not_before) = (place.used, &mut place.not_before[usize::from(writing)]);
+        let asks = *not_before <= now;
+        if asks {
+            *not_before = now + PAUSE;
+        }
+        Err(asks)
+    }
+
+    /// Whether there is a layout for writing. The home would have to recall it before it writes.
+    pub(crate) fn is_for_writing(&self, file: ObjectId) -> bool {
+        let tables = self.tables();
+        let held = tables
+            .places
+            .get(&file)
+            .and_then(|place| place.held.as_ref());
+        held.is_some_and(|held| held.writing)
+    }
+
+    fn keep(&self, held: &Arc<Held>) {
+        let mut unused = Vec::new();
+        let mut tables = self.tables();
+        unused.extend(tables.place(held.file).held.replace(held.clone()));
+        if tables.places.len() > FILES_MAX {
+            let others = tables.places.iter().filter(|(of, _)| **of != held.file);
+            let oldest = others.min_by_key(|(_, place)| place.used);
+            let oldest = oldest.map(|(of, _)| *of);
+            unused.extend(oldest.and_then(|of| tables.places.remove(&of)?.held));
+        }
+        drop(tables);
+        // Layouts are returned behind the lock.
+        drop(unused);
+    }
+
+    fn refused(&self, file: ObjectId, writing: bool, pause: Duration) {
+        let mut tables = self.tables();
+        tables.place(file).not_before[usize::from(writing)] = Instant::now() + pause;
+        if tables.places.len() > FILES_MAX {
+            // It is asked for again, at worst.
+            tables.places.remove(&file);
+        }
+    }
+
+    fn is_in_use(&self, file: ObjectId, holder: u64) -> bool {
+        let tables = self.tables();
+        let place = tables.places.get(&file);
+        place.is_some_and(|place| {
+            let is_it = |held: &Arc<Held>| held.holder == holder;
+            place.held.as_ref().is_some_and(is_it) && place.used.elapsed() < IDLE
+        })
+    }
+
+    /// These layouts did not serve, or must be returned. No other ones for writing are asked for in the given time.
+    fn drop_held(&self, to_write_again: Duration, is_it: impl Fn(&Held) -> bool) {
+        let (now, mut unused) = (Instant::now(), Vec::new());
+        let mut tables = self.tables();
+        for place in tables.places.values_mut() {
+            if let Some(held) = place.held.take_if(|held| is_it(held)) {
+                place.not_before = [now + PAUSE, now + to_write_again];
+                unused.push(held);
+            }
+        }
+        drop(tables);
+        drop(unused);
+    }
+
+    pub(crate) fn did_not_serve(&self, held: &Held) {
+        self.drop_held(PAUSE, |other| other.holder == held.holder);
+    }
+
+    /// An event of a layout. Returns whether it concerns only this server's own.
+    pub(crate) fn hear(&self, event: LayoutEvent) -> bool {
+        match event {
+            LayoutEvent::Recall(holder) => {
+                self.drop_held(RECALLED, |held| held.holder == holder);
+                holder & (OF_OTHERS | ITSELF) == ITSELF
+            }
+            LayoutEvent::DeviceGone(device) => {
+                self.devices().remove(&device);
+                self.drop_held(PAUSE, |held| held.layout.device == device);
+                false
+            }
+        }
+    }
+
+    /// A write begins. `None` if the layout has ended.
+    pub(crate) fn begin(&self, held: &Arc<Held>) -> Option<Writing<'_>> {
+        let mut tables = self.tables();
+        if held.is_ended.get().is_some() {
+            return None;
+        }
+        let writes = tables.writes.entry((held.file, held.holder));
+        let writes = writes.or_insert_with(|| Writes {
+            held: held.clone(),
+            under_way: 0,
+        });
+        writes.under_way += 1;
+        Some(Writing {
+            direct: self,
+            held: held.clone(),
+            is_done: false,
+        })
+    }
+
+    fn has_ended(&self, file: ObjectId) {
+        let mut tables = self.tables();
+        if let Some(count) = tables.fencing.get_mut(&file) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                tables.fencing.remove(&file);
+            }
+        }
+        drop(tables);
+        self.changed.notify_waiters();
+    }
+
+    async fn until(&self, so: impl Fn(&Tables) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if so(&self.tables()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Returns when no write with an unknown outcome can happen any more.
+    ///
+    /// # Errors
+    /// [`Error::Delay`] if the home does not answer.
+    pub(crate) async fn until_certain(&self, file: ObjectId) -> Result<()> {
+        let fenced = self.until(|tables| !tables.fencing.contains_key(&file));
+        let fenced = tokio::time::timeout(PATIENCE, fenced).await;
+        fenced.map_err(|_| Error::Delay)
+    }
+
+    /// Returns when no write that has begun can happen any more. A client is about to lose what it writes under.
+    ///
+    /// # Errors
+    /// As [`Direct::until_certain`].
+    pub(crate) async fn until_written(&self, file: ObjectId) -> Result<()> {
+        let none = |tables: &Tables| tables.writes_to(file).next().is_none();
+        let ended = tokio::time::timeout(PATIENCE, self.until(none)).await;
+        if ended.is_err() {
+            let mut tables = self.tables();
+            let writes = tables.writes_to(file);
+            let late: Vec<Arc<Held>> = writes.map(|writes| writes.held.clone()).collect();
+            late.iter().for_each(|held| tables.distrust(held));
+        }
+        self.until_certain(file).await
+    }
+
+    /// A client has closed a file. Others may want to look at it, which takes longer while there is a layout for writing.
+    pub(crate) fn closed(&self, file: ObjectId) {
+        self.drop_held(Duration::ZERO, |held| held.file == file && held.writing);
+    }
+}
+
+impl RemoteTree {
+    /// From now on bytes are read and written at these data servers.
+    pub fn use_directly(&self, servers: Arc<dyn DataServers>) {
+        // It is set once.
+        let _ = self.direct.servers.set(servers);
+    }
+
+    /// A layout of a file for clients of this generation. `None`: the home must be asked for the bytes.
+    pub(crate) async fn own_layout(
+        &self,
+        file: ObjectId,
+        writing: bool,
+        clients: u64,
+    ) -> Option<Arc<Held>> {
+        match self.direct.find(file, writing, clients) {
+            Ok(held) => return Some(held),
+            Err(true) => {}
+            Err(false) => return None,
+        }
+        // In a task of its own: nobody would return a layout that comes for a request that is given up.
+        let tree = self.this().upgrade()?;
+        let held = tokio::spawn(async move { tree.hold_layout(file, writing, clients).await });
+        held.await.ok()?
+    }
+
+    async fn hold_layout(&self, file: ObjectId, writing: bool, clients: u64) -> Option<Arc<Held>> {
+        let holder = ITSELF | self.direct.next.fetch_add(1, Ordering::Relaxed);
+        let layout = match self.layout(file, holder, writing).await {
+            Ok(layout) => layout,
+            Err(reason) => {
+                let pause = match reason {
+                    NoLayout::Unavailable => NONE,
+                    NoLayout::Recalled | NoLayout::ThroughServer | NoLayout::Gone => PAUSE,
+                };
+                self.direct.refused(file, writing, pause);
+                return None;
+            }
+        };
+        let held = Arc::new(Held {
+            tree: self.this(),
+            file,
+            holder,
+            writing,
+            clients,
+            device: self.device_once(layout.device).await.unwrap_or_default(),
+            layout,
+            is_ended: OnceLock::new(),
+        });
+        // Clients of a later generation may have it under this number. It is fenced with those of `clients`, or returned.
+        if held.device.is_empty() || !self.clients.still_are(clients) {
+            return None;
+        }
+        self.direct.keep(&held);
+        tokio::spawn(expire(self.this(), file, holder));
+        Some(held)
+    }
+
+    async fn device_once(&self, device: [u8; 16]) -> Option<Device> {
+        if let Some(known) = self.direct.devices().get(&device) {
+            return Some(known.clone());
+        }
+        let found = Arc::new(self.device(device).await?);
+        self.direct.devices().insert(device, found.clone());
+        Some(found)
+    }
+
+    /// Returns when nothing can happen under this layout any more.
+    async fn end_own_layout(&self, held: &Held) -> Result<()> {
+        // The home itself has fenced the layouts of forgotten clients.
+        if self.clients.still_are(held.clients) {
+            let end = Question::EndLayout(held.file, held.holder, true);
+            match self.do_for(held.clients, end).await {
+                Ok(()) | Err(Error::Stale) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.has_no_layout(held.holder);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
