@@ -60,8 +60,11 @@ impl RemoteTree {
             return Ok(None);
         };
         let is_large = data.len() >= WRITE_MIN && end >= SIZE_MIN;
-        if !is_large && !self.direct.is_for_writing(file) {
-            return Ok(None);
+        if !is_large {
+            self.direct.until_answered(file).await;
+            if !self.direct.is_for_writing(file) {
+                return Ok(None);
+            }
         }
         let Some(held) = self.own_layout(file, true, clients).await else {
             return Ok(None);

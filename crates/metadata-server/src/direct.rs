@@ -10,7 +10,7 @@
 //!
 //! What must never enter: NFS and sockets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -22,7 +22,6 @@ use tokio::sync::Notify;
 use vfs::{Error, ObjectId, Result, WriteVerifier};
 
 use crate::layouts::{Layout, LayoutEvent, NoLayout, OF_OTHERS};
-use crate::question::Question;
 use crate::remote_tree::RemoteTree;
 
 /// Holders with this bit, and without [`OF_OTHERS`], are this server itself. Its clients' holders have smaller numbers.
@@ -33,8 +32,9 @@ const FILES_MAX: usize = 1024;
 const IDLE: Duration = Duration::from_secs(30);
 /// When a layout was refused for now, or did not serve, this long no other one is asked for.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The same for a layout for writing that was recalled: somebody writes through the home, and would have it recalled again.
-const RECALLED: Duration = Duration::from_secs(10);
+/// The same where a data server did not serve: perhaps it cannot be reached from here. And for a layout for writing that was recalled: somebody
+/// writes through the home, and would have it recalled again.
+const LATER: Duration = Duration::from_secs(10);
 /// The same for a file that has no layouts.
 const NONE: Duration = Duration::from_secs(60);
 /// Delay before a layout that could not be ended is tried again.
@@ -128,7 +128,9 @@ async fn expire(tree: Weak<RemoteTree>, file: ObjectId, holder: u64) {
         tokio::time::sleep(IDLE).await;
         let Some(tree) = tree.upgrade() else { return };
         if !tree.direct.is_in_use(file, holder) {
-            return tree.direct.drop_held(PAUSE, |held| held.holder == holder);
+            return tree
+                .direct
+                .drop_held([PAUSE; 2], |held| held.holder == holder);
         }
     }
 }
@@ -141,19 +143,39 @@ struct Place {
     used: Instant,
 }
 
-/// The writes under one layout that are under way.
-struct Writes {
-    held: Arc<Held>,
-    under_way: usize,
-}
-
 #[derive(Default)]
 struct Tables {
     places: BTreeMap<ObjectId, Place>,
-    /// By file and holder.
-    writes: BTreeMap<(ObjectId, u64), Writes>,
+    /// Writes at data servers that are under way, by file and number.
+    writes: BTreeMap<(ObjectId, u64), Arc<Held>>,
+    next_write: u64,
+    /// How many writes to a file are under way through the home.
+    through_home: BTreeMap<ObjectId, usize>,
+    /// Files of which a layout for writing is being asked for.
+    asked: BTreeSet<ObjectId>,
     /// How many layouts of a file are being fenced.
     fencing: BTreeMap<ObjectId, usize>,
+}
+
+/// One less; of nothing, nothing is kept.
+fn decrement(counts: &mut BTreeMap<ObjectId, usize>, file: ObjectId) {
+    if let Some(count) = counts.get_mut(&file) {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            counts.remove(&file);
+        }
+    }
+}
+
+/// What is to be done for a request that needs a layout.
+enum Found {
+    Held(Arc<Held>),
+    /// Ask for one.
+    None,
+    /// One is being asked for.
+    Asked,
+    /// Do without.
+    NotNow,
 }
 
 impl Tables {
@@ -168,9 +190,11 @@ impl Tables {
         place
     }
 
-    fn writes_to(&self, file: ObjectId) -> impl Iterator<Item = &Writes> {
-        let all = self.writes.range((file, 0)..=(file, u64::MAX));
-        all.map(|(_, writes)| writes)
+    /// The layouts under which writes before this one may still happen, and that are not fenced.
+    fn writing(&self, file: ObjectId, before: u64) -> impl Iterator<Item = &Arc<Held>> {
+        let writes = self.writes.range((file, 0)..(file, before));
+        let all = writes.map(|(_, held)| held);
+        all.filter(|held| held.is_ended.get().is_none())
     }
 
     /// The layout was fenced, or is being fenced.
@@ -180,7 +204,7 @@ impl Tables {
         }
         if let Some(place) = self.places.get_mut(&held.file) {
             place.held.take_if(|known| Arc::ptr_eq(known, held));
-            place.not_before = [Instant::now() + PAUSE; 2];
+            place.not_before = [Instant::now() + LATER; 2];
         }
         *self.fencing.entry(held.file).or_default() += 1;
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -206,6 +230,7 @@ pub(crate) struct Direct {
 pub(crate) struct Writing<'d> {
     direct: &'d Direct,
     held: Arc<Held>,
+    number: u64,
     is_done: bool,
 }
 
@@ -218,18 +243,25 @@ impl Writing<'_> {
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        let key = (self.held.file, self.held.holder);
         let mut tables = self.direct.tables();
-        if let Some(writes) = tables.writes.get_mut(&key) {
-            writes.under_way = writes.under_way.saturating_sub(1);
-            if writes.under_way == 0 {
-                tables.writes.remove(&key);
-            }
-        }
+        tables.writes.remove(&(self.held.file, self.number));
         if !self.is_done {
             tables.distrust(&self.held);
         }
         drop(tables);
+        self.direct.changed.notify_waiters();
+    }
+}
+
+/// A write under way through the home.
+pub(crate) struct ThroughHome<'d> {
+    direct: &'d Direct,
+    file: ObjectId,
+}
+
+impl Drop for ThroughHome<'_> {
+    fn drop(&mut self) {
+        decrement(&mut self.direct.tables().through_home, self.file);
         self.direct.changed.notify_waiters();
     }
 }
@@ -255,27 +287,37 @@ impl Direct {
         self.servers.get()
     }
 
-    /// The layout that is held, or whether one must be asked for now. Other requests go through the home until that is answered.
-    fn find(
-        &self,
-        file: ObjectId,
-        writing: bool,
-        clients: u64,
-    ) -> std::result::Result<Arc<Held>, bool> {
+    /// For reading, other requests go through the home until the layout is there. For writing they wait, as writes through the home would end it.
+    fn find(&self, file: ObjectId, writing: bool, clients: u64) -> Found {
         let mut tables = self.tables();
         let place = tables.place(file);
         if let Some(held) = &place.held
             && (held.writing || !writing)
             && held.clients == clients
         {
-            return Ok(held.clone());
+            return Found::Held(held.clone());
         }
         let (now, not_before) = (place.used, &mut place.not_before[usize::from(writing)]);
-        let asks = *not_before <= now;
-        if asks {
+        let may_ask = *not_before <= now;
+        if may_ask && !writing {
             *not_before = now + PAUSE;
         }
-        Err(asks)
+        match writing && tables.asked.contains(&file) {
+            true => Found::Asked,
+            false if !may_ask => Found::NotNow,
+            false => {
+                if writing {
+                    tables.asked.insert(file);
+                }
+                Found::None
+            }
+        }
+    }
+
+    /// A layout for writing was given or refused.
+    fn is_answered(&self, file: ObjectId) {
+        self.tables().asked.remove(&file);
+        self.changed.notify_waiters();
     }
 
     /// Whether there is a layout for writing. The home would have to recall it before it writes.
@@ -321,13 +363,13 @@ impl Direct {
         })
     }
 
-    /// These layouts did not serve, or must be returned. No other ones for writing are asked for in the given time.
-    fn drop_held(&self, to_write_again: Duration, is_it: impl Fn(&Held) -> bool) {
+    /// These layouts did not serve, or must be returned. No other ones for reading and for writing are asked for in the given times.
+    fn drop_held(&self, pauses: [Duration; 2], is_it: impl Fn(&Held) -> bool) {
         let (now, mut unused) = (Instant::now(), Vec::new());
         let mut tables = self.tables();
         for place in tables.places.values_mut() {
             if let Some(held) = place.held.take_if(|held| is_it(held)) {
-                place.not_before = [now + PAUSE, now + to_write_again];
+                place.not_before = pauses.map(|pause| now + pause);
                 unused.push(held);
             }
         }
@@ -336,19 +378,19 @@ impl Direct {
     }
 
     pub(crate) fn did_not_serve(&self, held: &Held) {
-        self.drop_held(PAUSE, |other| other.holder == held.holder);
+        self.drop_held([LATER; 2], |other| other.holder == held.holder);
     }
 
     /// An event of a layout. Returns whether it concerns only this server's own.
     pub(crate) fn hear(&self, event: LayoutEvent) -> bool {
         match event {
             LayoutEvent::Recall(holder) => {
-                self.drop_held(RECALLED, |held| held.holder == holder);
+                self.drop_held([PAUSE, LATER], |held| held.holder == holder);
                 holder & (OF_OTHERS | ITSELF) == ITSELF
             }
             LayoutEvent::DeviceGone(device) => {
                 self.devices().remove(&device);
-                self.drop_held(PAUSE, |held| held.layout.device == device);
+                self.drop_held([PAUSE; 2], |held| held.layout.device == device);
                 false
             }
         }
@@ -360,28 +402,44 @@ impl Direct {
         if held.is_ended.get().is_some() {
             return None;
         }
-        let writes = tables.writes.entry((held.file, held.holder));
-        let writes = writes.or_insert_with(|| Writes {
-            held: held.clone(),
-            under_way: 0,
-        });
-        writes.under_way += 1;
+        let number = tables.next_write;
+        tables.next_write += 1;
+        tables.writes.insert((held.file, number), held.clone());
         Some(Writing {
             direct: self,
             held: held.clone(),
+            number,
             is_done: false,
         })
     }
 
+    /// A write through the home begins, when no earlier one at the data servers can happen any more. While a layout for writing is asked for, it
+    /// waits for that, for a while.
+    ///
+    /// # Errors
+    /// As [`Direct::until_certain`].
+    pub(crate) async fn through_home(&self, file: ObjectId) -> Result<ThroughHome<'_>> {
+        self.until_certain(file).await?;
+        self.until_answered(file).await;
+        *self.tables().through_home.entry(file).or_default() += 1;
+        Ok(ThroughHome { direct: self, file })
+    }
+
+    /// Waits a while until a layout for writing that is being asked for is there, or refused.
+    pub(crate) async fn until_answered(&self, file: ObjectId) {
+        let answered = self.until(|tables| !tables.asked.contains(&file));
+        // It then goes through the home, which is right, too.
+        let _ = tokio::time::timeout(PATIENCE, answered).await;
+    }
+
+    /// Returns when this server's own writes through the home have ended, or after a while: the home gives no layout meanwhile.
+    async fn until_none_through_home(&self, file: ObjectId) {
+        let none = self.until(|tables| !tables.through_home.contains_key(&file));
+        let _ = tokio::time::timeout(PATIENCE, none).await;
+    }
+
     fn has_ended(&self, file: ObjectId) {
-        let mut tables = self.tables();
-        if let Some(count) = tables.fencing.get_mut(&file) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                tables.fencing.remove(&file);
-            }
-        }
-        drop(tables);
+        decrement(&mut self.tables().fencing, file);
         self.changed.notify_waiters();
     }
 
@@ -412,12 +470,12 @@ impl Direct {
     /// # Errors
     /// As [`Direct::until_certain`].
     pub(crate) async fn until_written(&self, file: ObjectId) -> Result<()> {
-        let none = |tables: &Tables| tables.writes_to(file).next().is_none();
+        let before = self.tables().next_write;
+        let none = |tables: &Tables| tables.writing(file, before).next().is_none();
         let ended = tokio::time::timeout(PATIENCE, self.until(none)).await;
         if ended.is_err() {
             let mut tables = self.tables();
-            let writes = tables.writes_to(file);
-            let late: Vec<Arc<Held>> = writes.map(|writes| writes.held.clone()).collect();
+            let late: Vec<Arc<Held>> = tables.writing(file, before).cloned().collect();
             late.iter().for_each(|held| tables.distrust(held));
         }
         self.until_certain(file).await
@@ -425,7 +483,9 @@ impl Direct {
 
     /// A client has closed a file. Others may want to look at it, which takes longer while there is a layout for writing.
     pub(crate) fn closed(&self, file: ObjectId) {
-        self.drop_held(Duration::ZERO, |held| held.file == file && held.writing);
+        self.drop_held([PAUSE, Duration::ZERO], |held| {
+            held.file == file && held.writing
+        });
     }
 }
 
@@ -443,14 +503,29 @@ impl RemoteTree {
         writing: bool,
         clients: u64,
     ) -> Option<Arc<Held>> {
-        match self.direct.find(file, writing, clients) {
-            Ok(held) => return Some(held),
-            Err(true) => {}
-            Err(false) => return None,
+        let direct = &self.direct;
+        let mut found = direct.find(file, writing, clients);
+        if matches!(found, Found::Asked) {
+            direct.until_answered(file).await;
+            found = direct.find(file, writing, clients);
         }
-        // In a task of its own: nobody would return a layout that comes for a request that is given up.
+        match found {
+            Found::Held(held) => return Some(held),
+            Found::None => {}
+            Found::Asked | Found::NotNow => return None,
+        }
         let tree = self.this().upgrade()?;
-        let held = tokio::spawn(async move { tree.hold_layout(file, writing, clients).await });
+        // In a task of its own: nobody would return a layout that comes for a request that is given up.
+        let held = tokio::spawn(async move {
+            if writing {
+                tree.direct.until_none_through_home(file).await;
+            }
+            let held = tree.hold_layout(file, writing, clients).await;
+            if writing {
+                tree.direct.is_answered(file);
+            }
+            held
+        });
         held.await.ok()?
     }
 
@@ -497,16 +572,7 @@ impl RemoteTree {
 
     /// Returns when nothing can happen under this layout any more.
     async fn end_own_layout(&self, held: &Held) -> Result<()> {
-        // The home itself has fenced the layouts of forgotten clients.
-        if self.clients.still_are(held.clients) {
-            let end = Question::EndLayout(held.file, held.holder, true);
-            match self.do_for(held.clients, end).await {
-                Ok(()) | Err(Error::Stale) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.has_no_layout(held.holder);
-        Ok(())
+        self.fence_for(held.clients, held.file, held.holder).await
     }
 }
 

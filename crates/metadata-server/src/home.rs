@@ -306,6 +306,7 @@ impl Home {
             | Question::Xattrs(..) => self.answer_about_contents(question).await?,
             Question::Layout(..)
             | Question::EndLayout(..)
+            | Question::FenceLayout(..)
             | Question::CommitLayout(..)
             | Question::Device(_)
             | Question::Devices => self.answer_about_layouts(asker, question).await?,

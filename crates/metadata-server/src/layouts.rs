@@ -101,11 +101,17 @@ pub trait Layouts: Send + Sync {
     /// When this cannot be determined now.
     async fn returned(&self, file: ObjectId, holder: u64) -> Result<()>;
 
-    /// A holder has lost the state on which its layout depends. Afterwards none of its pending I/O can take effect.
+    /// A holder has lost the state on which its layout depends. None of its pending I/O can take effect after others have got that state.
     ///
     /// # Errors
     /// [`Error::Delay`]: try again.
     async fn lost(&self, file: ObjectId, holder: u64) -> Result<()>;
+
+    /// Ends a layout. Afterwards none of the holder's pending I/O can take effect.
+    ///
+    /// # Errors
+    /// [`Error::Delay`]: try again.
+    async fn fence(&self, file: ObjectId, holder: u64) -> Result<()>;
 
     /// A holder has written, and the file ends at `end` at least. Returns the size.
     ///
@@ -217,6 +223,17 @@ impl Given {
     }
 }
 
+/// How a layout ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// The holder has returned it.
+    Returned,
+    /// The holder has lost what it depends on.
+    Lost,
+    /// The holder may have I/O pending, and goes on with the file.
+    Fenced,
+}
+
 /// What becomes of a holder after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answered {
@@ -272,7 +289,16 @@ impl Home {
                 Answer::Layout(given.await?)
             }
             Question::EndLayout(file, holder, is_lost) => {
-                self.end_layout(asker, file, there(holder), is_lost).await?;
+                let how = match is_lost {
+                    true => Ending::Lost,
+                    false => Ending::Returned,
+                };
+                self.end_layout(asker, file, there(holder), how).await?;
+                Answer::Done
+            }
+            Question::FenceLayout(file, holder) => {
+                let how = Ending::Fenced;
+                self.end_layout(asker, file, there(holder), how).await?;
                 Answer::Done
             }
             Question::CommitLayout(file, holder, end) => {
@@ -343,22 +369,24 @@ impl Home {
         asker: Asking,
         file: ObjectId,
         there: There,
-        is_lost: bool,
+        how: Ending,
     ) -> Result<()> {
         let _holding = self.hold(asker).await?;
         let number = self.account(asker, |account| account.layouts.number(file, there))?;
         let Some(number) = number else {
             // It was ended here, or an earlier run of the home gave it. Data servers refuse such a layout when that run's leases have
             // expired.
-            if is_lost {
+            if how != Ending::Returned {
                 self.holders.outlast_forgotten().await;
             }
             return Ok(());
         };
-        match (&self.layouts, is_lost) {
-            (None, _) => {}
-            (Some(layouts), true) => layouts.lost(file, number).await?,
-            (Some(layouts), false) => layouts.returned(file, number).await?,
+        if let Some(layouts) = &self.layouts {
+            match how {
+                Ending::Returned => layouts.returned(file, number).await?,
+                Ending::Lost => layouts.lost(file, number).await?,
+                Ending::Fenced => layouts.fence(file, number).await?,
+            }
         }
         if let Some(account) = self.accounts().get_mut(&asker.server) {
             account.layouts.leave(number);

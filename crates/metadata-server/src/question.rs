@@ -104,6 +104,8 @@ pub enum Question {
     Layout(ObjectId, u64, bool),
     /// It has returned its layout. With `true`, it has lost the state on which the layout depends.
     EndLayout(ObjectId, u64, bool),
+    /// The same as with `true`, but answered only when nothing can happen under the layout any more, wherever the file lives.
+    FenceLayout(ObjectId, u64),
     /// It has written, and the file ends there at least.
     CommitLayout(ObjectId, u64, Option<u64>),
     /// The addresses of a device's data servers.
@@ -297,6 +299,7 @@ impl Question {
                 | Question::Unlock(..)
                 | Question::Layout(..)
                 | Question::EndLayout(..)
+                | Question::FenceLayout(..)
                 | Question::PrepareMove(..)
                 | Question::FinishMove(..)
                 | Question::HoldNames(..)
@@ -328,6 +331,7 @@ impl Question {
                 | Question::Close(..)
                 | Question::Unlock(..)
                 | Question::EndLayout(..)
+                | Question::FenceLayout(..)
                 | Question::CommitLayout(..)
                 | Question::EndReclaim
                 | Question::BeginAgain

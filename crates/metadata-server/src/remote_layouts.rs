@@ -189,8 +189,35 @@ impl RemoteTree {
         Ok(())
     }
 
-    /// A holder has ended, by other means than [`RemoteTree::end_layout`].
-    pub(crate) fn has_no_layout(&self, holder: u64) {
+    /// Returns when nothing can happen under a holder's layout any more.
+    ///
+    /// # Errors
+    /// [`Error::Delay`]: try again.
+    pub async fn fence_layout(&self, file: ObjectId, holder: u64) -> Result<()> {
+        let clients = self.clients.forgotten();
+        match self.holders.has(holder) {
+            true => self.fence_for(clients, file, holder).await,
+            false => Ok(()),
+        }
+    }
+
+    /// The same for clients of this generation.
+    pub(crate) async fn fence_for(&self, clients: u64, file: ObjectId, holder: u64) -> Result<()> {
+        // The home itself fences the layouts of forgotten clients.
+        if self.clients.still_are(clients) {
+            match self
+                .do_for(clients, Question::FenceLayout(file, holder))
+                .await
+            {
+                Ok(()) | Err(Error::Stale) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.has_no_layout(holder);
+        Ok(())
+    }
+
+    fn has_no_layout(&self, holder: u64) {
         self.holders
             .update(holder, |at_home| at_home.may_have = false);
     }
@@ -241,9 +268,14 @@ impl RemoteTree {
         listeners.push(listener);
     }
 
-    /// The home reports an event of a layout of this server's client, or of a device.
+    /// An event of this server's own layouts. Returns whether it concerns nothing else.
+    pub fn takes_event(&self, event: LayoutEvent) -> bool {
+        self.direct.hear(event)
+    }
+
+    /// The home reports an event of a layout of this server or its clients, or of a device.
     pub fn hear_of_layouts(&self, event: LayoutEvent) {
-        if self.direct.hear(event) {
+        if self.takes_event(event) {
             return;
         }
         let listeners = self

@@ -416,15 +416,12 @@ impl FileSystem for RemoteTree {
         stability: Stability,
     ) -> Result<Written> {
         let clients = self.clients.forgotten();
-        match access {
-            AccessCheck::Open(_) => {
-                let written = self.write_directly(clients, id, (offset, &data)).await?;
-                if let Some(written) = written {
-                    return Ok(written);
-                }
-            }
-            AccessCheck::Credentials(_) => self.direct.until_certain(id).await?,
+        if matches!(access, AccessCheck::Open(_))
+            && let Some(written) = self.write_directly(clients, id, (offset, &data)).await?
+        {
+            return Ok(written);
         }
+        let _under_way = self.direct.through_home(id).await?;
         let check = OwnedAccessCheck::from(access);
         let mut rest = data;
         let mut all: Option<Written> = None;

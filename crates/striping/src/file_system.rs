@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use vfs::permission::{SET_GROUP_ID, SET_USER_ID};
 use vfs::{
     AbsentClients, AccessCheck, Attributes, ByteRange, Commitment, Cookie, Created, Credentials,
     DirectoryChange, DirectoryPage, Extent, FileSystem, Holdings, LockConflict, LockKind,
@@ -65,10 +66,14 @@ impl FileSystem for Settled {
         id: ObjectId,
         set: &SetAttributes,
     ) -> Result<Attributes> {
-        let _alone = match set.size {
-            Some(_) => Some(self.files.alone(id, Ending::Recalled).await?),
+        // Set-id bits go when a layout for writing is given, and not again under it.
+        let sets_id = set
+            .mode
+            .is_some_and(|mode| mode & (SET_USER_ID | SET_GROUP_ID) != 0);
+        let _alone = match set.size.is_some() || sets_id {
+            true => Some(self.files.alone(id, Ending::Recalled).await?),
             // Earlier writes count as older than times that are set now.
-            None => {
+            false => {
                 self.files.settle(id).await?;
                 None
             }

@@ -1,5 +1,7 @@
 //! A metadata server that has joined reads and writes large files at the data servers for its clients, and shows whatever was answered anywhere.
 
+use tokio::task::JoinSet;
+
 use super::*;
 
 /// Of this size, which is larger than a file that is read through the first metadata server.
@@ -89,15 +91,21 @@ async fn open_to_write(server: &Running, name: &str) -> (Client, OpenFile) {
     (client, file)
 }
 
-/// Writes all of these bytes in requests of 256 KiB.
-async fn write_large(client: &Client, file: &OpenFile, bytes: &[u8]) {
+/// Writes all of these bytes in requests of 256 KiB, with so many under way at a time.
+async fn write_large(client: &Client, file: &OpenFile, bytes: &[u8], at_once: usize) {
+    let mut under_way = JoinSet::new();
     for (at, piece) in bytes.chunks(1 << 18).enumerate() {
+        if under_way.len() >= at_once {
+            under_way.join_next().await.unwrap().unwrap();
+        }
+        let (client, file) = (client.clone(), file.clone());
         let piece = Bytes::copy_from_slice(piece);
-        client
-            .write_all(file, (at << 18) as u64, &piece)
-            .await
-            .unwrap();
+        under_way.spawn(async move {
+            let written = client.write_all(&file, (at << 18) as u64, &piece).await;
+            written.unwrap();
+        });
     }
+    under_way.join_all().await;
 }
 
 #[test]
@@ -107,7 +115,7 @@ fn a_joined_server_writes_large_files_at_the_data_servers() {
         let (client, file) = open_to_write(&scene.shown, "file").await;
         for seed in 1..4 {
             let before = questions(&scene);
-            write_large(&client, &file, &bytes(seed)).await;
+            write_large(&client, &file, &bytes(seed), 1 << seed).await;
             let asked = questions(&scene) - before;
             // Each of the 24 writes is committed at the first server, which was asked for the bytes as well only in the beginning.
             assert!(asked < 36, "{asked} questions");
@@ -132,7 +140,7 @@ fn a_joined_server_writes_large_files_at_the_data_servers() {
         let (client, file) = open_to_write(&scene.shown, "file").await;
         let (other, same) = open_to_write(&scene.names, "file").await;
         for seed in 4..8 {
-            write_large(&client, &file, &bytes(seed)).await;
+            write_large(&client, &file, &bytes(seed), 4).await;
             let mut expected = bytes(seed);
             for at in [1 << 20, 3 << 20] {
                 let piece = Bytes::from(vec![seed; 1000]);

@@ -82,6 +82,10 @@ impl Adoption {
             if !replica.lease.may_answer() {
                 return;
             }
+            if !replica.store.is_abandoned(file) {
+                // Another survivor has adopted it meanwhile.
+                continue;
+            }
             match adopt(replica, file, fate).await {
                 Ok(()) => {}
                 // It is tried again, and must not keep others waiting: what holds it may be lost.
@@ -136,6 +140,9 @@ async fn adopt(replica: &Arc<LocalReplica>, file: ObjectId, fate: Fate) -> Resul
     loop {
         // Changes count from here on. An early next attempt can use control that was won.
         let mut changes = replica.engine.notifications();
+        if !replica.store.is_abandoned(file) {
+            return Ok(());
+        }
         if renewing::give_new_version(replica, file, adopt).await {
             break;
         }

@@ -98,8 +98,8 @@ pub(crate) fn lacks_here(replica: &LocalReplica) -> Vec<(u16, u64)> {
     makers.map(|(slot, through)| (slot.0, through)).collect()
 }
 
-/// At most this many files are named of one replica, as the report is sent several times a lease. Of more there is a sum (counterexample 107): those
-/// that lack the same lack all that the replica changed before it was lost.
+/// At most this many files are named, as the report is sent several times a lease. Of a replica with more there is a sum (counterexample 107): those that
+/// lack the same lack all that the replica changed before it was lost.
 const NAMED_MAX: usize = 1024;
 
 /// Which files those are, of replicas that are not in the view or do not answer.
@@ -111,14 +111,19 @@ pub(crate) fn lacking_here(
     let view = replica.lease.view();
     let makers = lacks.iter().map(|(slot, _)| ReplicaSlot(*slot));
     let gone = makers.filter(|slot| !view.active.contains(slot) || silent.contains(slot));
-    gone.map(|slot| (slot.0, told(missing_of(replica, slot))))
+    let mut left = NAMED_MAX;
+    gone.map(|slot| (slot.0, told(missing_of(replica, slot), &mut left)))
         .collect()
 }
 
-fn told(missing: BTreeMap<ObjectId, u64>) -> LackingFiles {
-    match missing.len() <= NAMED_MAX {
-        true => LackingFiles::Named(missing.into_iter().collect()),
-        false => LackingFiles::Sum(sum(&missing)),
+/// Tells of these files, of which at most `left` may be named.
+fn told(missing: BTreeMap<ObjectId, u64>, left: &mut usize) -> LackingFiles {
+    match left.checked_sub(missing.len()) {
+        Some(now_left) => {
+            *left = now_left;
+            LackingFiles::Named(missing.into_iter().collect())
+        }
+        None => LackingFiles::Sum(sum(&missing)),
     }
 }
 
@@ -465,7 +470,7 @@ mod tests {
             let said = LeaseRequest {
                 applied: vec![(1, 20)],
                 lacks: vec![(1, 10)],
-                lacking: vec![(1, told(missing))],
+                lacking: vec![(1, told(missing, &mut { NAMED_MAX }))],
                 ..LeaseRequest::default()
             };
             lacks_what_is_here(&said, &here, &|_| true)

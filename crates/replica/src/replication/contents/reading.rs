@@ -78,7 +78,9 @@ async fn look_before(
             true => silent.contains(maker),
             false => !partial,
         };
-        without.extend(missing.into_iter().filter(cannot));
+        // What the receiver itself wrote is nowhere else.
+        let missing = missing.into_iter().filter(|maker| *maker != to);
+        without.extend(missing.filter(cannot));
     }
     if initial && own && lacks && without.is_empty() {
         // The receiver would not ask the maker for it: this replica is the last writer.

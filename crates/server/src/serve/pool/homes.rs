@@ -205,7 +205,8 @@ impl JoinedHomes {
 
     /// A home reports an event of a layout.
     pub(super) fn hear_of_layouts(&self, from: ReplicaSlot, event: metadata_server::LayoutEvent) {
-        if !self.trees().contains_key(&from) {
+        let tree = self.trees().get(&from).cloned();
+        if tree.is_none_or(|tree| tree.takes_event(event)) {
             return;
         }
         let listeners = self.listeners().clone();

@@ -103,6 +103,10 @@ impl metadata_server::Layouts for GivenBehindCopies {
         self.striped.lost(file, LayoutHolder(holder)).await
     }
 
+    async fn fence(&self, file: ObjectId, holder: u64) -> vfs::Result<()> {
+        self.striped.lost(file, LayoutHolder(holder)).await
+    }
+
     async fn commit(
         &self,
         file: ObjectId,
@@ -211,6 +215,13 @@ impl metadata_server::Layouts for GivenByAll {
 
     async fn lost(&self, file: ObjectId, holder: u64) -> vfs::Result<()> {
         Layouts::lost(self, file, LayoutHolder(holder)).await
+    }
+
+    async fn fence(&self, file: ObjectId, holder: u64) -> vfs::Result<()> {
+        match self.homes.home_of(file) {
+            None => metadata_server::Layouts::fence(&self.own, file, holder).await,
+            Some(home) => home.fence_layout(file, holder).await,
+        }
     }
 
     async fn commit(
