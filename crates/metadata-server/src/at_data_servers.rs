@@ -10,10 +10,8 @@ use vfs::{FileSystem, ObjectId, ReadData, Result, Stability, Written};
 
 use crate::remote_tree::RemoteTree;
 
-/// Files that end before this are read and written through the home.
-const SIZE_MIN: u64 = 1 << 20;
-/// Smaller writes go through the home.
-const WRITE_MIN: usize = 1 << 16;
+/// Smaller writes go through the home, unless still smaller files do not.
+const WRITE_MIN: u64 = 1 << 16;
 
 impl RemoteTree {
     /// Reads for a client that has the file open. `None`: the home must be asked.
@@ -23,11 +21,11 @@ impl RemoteTree {
         file: ObjectId,
         (offset, count): (u64, u32),
     ) -> Option<ReadData> {
-        let servers = self.direct.servers()?;
+        let (servers, size_min) = self.direct.servers()?;
         let end = offset.checked_add(count.into())?;
         let size = self.attributes(file).await.ok()?.size;
         // The home says where the file ends.
-        if size < SIZE_MIN || end > size {
+        if size < *size_min || end > size {
             return None;
         }
         let held = self.own_layout(file, false, clients).await?;
@@ -53,13 +51,14 @@ impl RemoteTree {
         (offset, data): (u64, &Bytes),
     ) -> Result<Option<Written>> {
         self.direct.until_certain(file).await?;
-        let Some(servers) = self.direct.servers() else {
+        let Some((servers, size_min)) = self.direct.servers() else {
             return Ok(None);
         };
-        let Some(end) = offset.checked_add(data.len() as u64) else {
+        let length = data.len() as u64;
+        let Some(end) = offset.checked_add(length) else {
             return Ok(None);
         };
-        let is_large = data.len() >= WRITE_MIN && end >= SIZE_MIN;
+        let is_large = length >= WRITE_MIN.min(*size_min) && end >= *size_min;
         if !is_large {
             self.direct.until_answered(file).await;
             if !self.direct.is_for_writing(file) {

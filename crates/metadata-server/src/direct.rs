@@ -216,7 +216,8 @@ impl Tables {
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Direct {
-    servers: OnceLock<Arc<dyn DataServers>>,
+    /// With the size from which on they are used.
+    servers: OnceLock<(Arc<dyn DataServers>, u64)>,
     tables: Mutex<Tables>,
     /// A write has ended, or a layout was fenced.
     changed: Notify,
@@ -283,7 +284,7 @@ impl Direct {
         *self.verifier.lock().unwrap_or_else(PoisonError::into_inner) = Some(verifier);
     }
 
-    pub(crate) fn servers(&self) -> Option<&Arc<dyn DataServers>> {
+    pub(crate) fn servers(&self) -> Option<&(Arc<dyn DataServers>, u64)> {
         self.servers.get()
     }
 
@@ -490,10 +491,10 @@ impl Direct {
 }
 
 impl RemoteTree {
-    /// From now on bytes are read and written at these data servers.
-    pub fn use_directly(&self, servers: Arc<dyn DataServers>) {
+    /// From now on files are read and written at these data servers, if they have at least this many bytes.
+    pub fn use_directly(&self, servers: Arc<dyn DataServers>, size: u64) {
         // It is set once.
-        let _ = self.direct.servers.set(servers);
+        let _ = self.direct.servers.set((servers, size));
     }
 
     /// A layout of a file for clients of this generation. `None`: the home must be asked for the bytes.

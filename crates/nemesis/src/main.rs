@@ -23,6 +23,9 @@ const HELD_BY_MAJORITY: &str = "[replication]\ndurability = \"majority\"\n";
 /// Keys of handles at data servers change while a run lasts.
 const CHANGES_KEYS: &str = "[pool]\nkey_life = \"10 s\"\n";
 
+/// Joined servers read and write at the data servers for their clients; all files are small here.
+const DIRECT: &str = "direct_size = 0\n";
+
 /// Directories live where clients make them.
 const MAKES_DIRECTORIES: &str = "makes_directories = true\n";
 
@@ -138,8 +141,10 @@ fn carry_out(arguments: &Arguments) -> Result<bool> {
             (Some(file), _) => std::fs::read_to_string(file)
                 .with_context(|| format!("could not read {}", file.display()))?,
             (None, true) => HELD_BY_MAJORITY.to_owned(),
-            (None, false) if arguments.homes => format!("{CHANGES_KEYS}{MAKES_DIRECTORIES}"),
-            (None, false) if kind.has_layouts() => CHANGES_KEYS.to_owned(),
+            (None, false) if arguments.homes => {
+                format!("{CHANGES_KEYS}{DIRECT}{MAKES_DIRECTORIES}")
+            }
+            (None, false) if kind.has_layouts() => format!("{CHANGES_KEYS}{DIRECT}"),
             (None, false) => String::new(),
         },
         program: program(arguments.meridian.as_deref())?,

@@ -17,7 +17,7 @@ use super::bytes::{BLOCK, Contents};
 use super::machines::{Count, Machines, of_bandwidth, processor_figures};
 use super::series::{Doing, ONE, PNFS, THROUGH, size};
 use super::streams::{DEPTH, Stream};
-use super::{CARD, GANESHA, ONE_WAY, PAYLOAD, shown};
+use super::{CARD, GANESHA, ONE_WAY, PAYLOAD, QUEUE, shown};
 use crate::experiment::{Book, Experiment, Peer, Shown};
 use crate::extent::Extent;
 use crate::field::{Field, runtime};
@@ -251,7 +251,7 @@ impl Experiment for Bandwidth {
             clients,
         } = of_bandwidth(extent);
         format!(
-            "{CARD} {ONE_WAY:?} {BLOCK} {DEPTH} {} {metadata} {data} {clients}",
+            "{CARD} {QUEUE} {ONE_WAY:?} {BLOCK} {DEPTH} {} {metadata} {data} {clients}",
             size(extent)
         )
     }

@@ -31,6 +31,9 @@ use crate::experiment::Peer;
 /// all machines.
 const CARD: u64 = 20_000_000;
 
+/// The bytes that can wait in front of a card: one request of the largest number of data servers, and more.
+const QUEUE: u64 = 1 << 20;
+
 /// The payload rate of TCP at that speed, in bytes a second: 1448 of the 1500 bytes of a packet.
 const PAYLOAD: f64 = CARD as f64 / 8.0 * 1448.0 / 1500.0;
 
@@ -57,8 +60,9 @@ fn peers() -> Result<Vec<Peer>> {
 fn where_words() -> String {
     format!(
         "Each client, data server and metadata server is a network namespace; its network card carries {} Mbit/s in each direction, shared by \
-         all that it talks to, and the way to every other machine takes {} ms. ",
+         all that it talks to, {} KiB can wait in front of it, and the way to every other machine takes {} ms. ",
         CARD / 1_000_000,
+        QUEUE >> 10,
         ONE_WAY.as_secs_f64() * 1e3
     )
 }

@@ -166,7 +166,7 @@ fn about(doing: Doing, extent: Extent) -> String {
     format!(
         "{}There are {data} data servers, {metadata} metadata servers, 1 to {clients} clients, and {GANESHA} on a machine of its own. {work}. The time is \
          from the beginning to the end of the last client; mounting is not part of it. Requests have {} KiB, as the stripes do, and {DEPTH} of each client are under way \
-         at once for each server that it reads from or writes to. {CLIENT}\n\n\
+         at once, with pNFS one for each data server. {CLIENT}\n\n\
          - *{GANESHA}*: the central server.\n\
          - *{ONE}*: all clients have mounted the first metadata server, and have no pNFS. So all bytes pass its card, as what is written does in the original NFSP; what is \
          read there, the original's data servers send to the clients under its address.\n\

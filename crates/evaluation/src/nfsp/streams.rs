@@ -16,7 +16,8 @@ use tokio::task::JoinSet;
 
 use super::bytes::{BLOCK, Contents};
 
-/// The number of active requests of a client for each server that it reads from or writes to.
+/// The number of active requests of a client; with pNFS it has at least one for each data server. Many more would only wait in front of the client's
+/// card, where there is no space for them.
 pub(super) const DEPTH: usize = 4;
 
 /// The maximum delay of a request: in effect unlimited, like a client that has mounted `hard`.
@@ -175,7 +176,7 @@ impl Contact {
     fn depth(&self) -> usize {
         match self {
             Contact::Through(..) => DEPTH,
-            Contact::Direct(striped) => DEPTH * striped.width(),
+            Contact::Direct(striped) => DEPTH.max(striped.width()),
         }
     }
 

@@ -18,6 +18,8 @@ pub struct PoolConfiguration {
     pub key_life: Duration,
     /// On a joined metadata server: whether new directories of its clients have their home here.
     pub makes_directories: bool,
+    /// Files from this many bytes on are read and written by a metadata server at the data servers, if they live at another one.
+    pub direct_size: u64,
 }
 
 impl Default for PoolConfiguration {
@@ -25,6 +27,7 @@ impl Default for PoolConfiguration {
         PoolConfiguration {
             key_life: Duration::from_hours(24),
             makes_directories: false,
+            direct_size: 1 << 20,
         }
     }
 }
@@ -33,6 +36,8 @@ pub(super) fn read(section: &Section<'_>, all: &mut Configuration) {
     // Longer than any operation with one handle, and limited.
     let life = section.duration("key_life", 10 * SECOND..=Duration::from_hours(30 * 24));
     all.pool.key_life = life.unwrap_or(all.pool.key_life);
+    let direct_size = section.size("direct_size", 0..=1 << 60);
+    all.pool.direct_size = direct_size.unwrap_or(all.pool.direct_size);
     let makes_directories = section.switch("makes_directories").unwrap_or(false);
     if makes_directories && all.commit == CommitMode::Async {
         section.complain(

@@ -139,9 +139,8 @@ async fn open_exported(
             shown
         }
         (None, Some(joined)) => {
-            let makes_directories = configuration.pool.makes_directories;
             let path = data.tree(&export.tree);
-            let shown = joined.show(data, (&store, &path), makes_directories);
+            let shown = joined.show(data, (&store, &path), &configuration.pool);
             let (shown, given) = shown.await?;
             layouts = Some(given);
             shown

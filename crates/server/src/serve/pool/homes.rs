@@ -40,8 +40,8 @@ pub(super) struct JoinedHomes {
     home: OnceLock<Weak<Home>>,
     server: OnceLock<Weak<MetadataServer>>,
     trees: Mutex<BTreeMap<ReplicaSlot, Arc<RemoteTree>>>,
-    /// Where bytes of their files are read and written.
-    data_servers: Arc<dyn DataServers>,
+    /// Where bytes of their files are read and written, from this size on.
+    data_servers: (Arc<dyn DataServers>, u64),
     /// Called with events of layouts of files that live there.
     listeners: Mutex<Vec<Listener>>,
     this: Weak<JoinedHomes>,
@@ -57,7 +57,7 @@ struct ToJoined {
 }
 
 impl JoinedHomes {
-    pub(super) fn new(known: BTreeSet<ReplicaSlot>) -> Arc<JoinedHomes> {
+    pub(super) fn new(known: BTreeSet<ReplicaSlot>, direct_size: u64) -> Arc<JoinedHomes> {
         Arc::new_cyclic(|this| JoinedHomes {
             known,
             shown: OnceLock::new(),
@@ -65,7 +65,7 @@ impl JoinedHomes {
             home: OnceLock::new(),
             server: OnceLock::new(),
             trees: Mutex::default(),
-            data_servers: direct::data_servers(),
+            data_servers: (direct::data_servers(), direct_size),
             listeners: Mutex::default(),
             this: this.clone(),
         })
@@ -138,7 +138,8 @@ impl JoinedHomes {
             };
             let (lease, now) = clock::of_given_leases();
             let tree = RemoteTree::new(store.clone(), (Arc::new(way), slot), now, lease);
-            tree.use_directly(self.data_servers.clone());
+            let (servers, from) = self.data_servers.clone();
+            tree.use_directly(servers, from);
             tokio::spawn(asking::keep_lease(Arc::downgrade(&tree)));
             let homes = self.this.clone();
             tree.on_loss(Arc::new(move || {

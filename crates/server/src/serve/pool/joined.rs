@@ -29,6 +29,7 @@ use super::asking::{self, PAUSE, UnderWay};
 use super::layouts::{GivenBehindCopies, GivenByHome};
 use super::{BOOK, Shown};
 use super::{clock, connection, direct};
+use crate::configuration::PoolConfiguration;
 use crate::data_directory::{DataDirectory, MemberOf};
 use crate::pools::{self, PoolPlace};
 use crate::serve::ServeError;
@@ -155,7 +156,7 @@ impl JoinedServer {
         &self,
         data: &DataDirectory,
         (store, path): (&Arc<Store>, &Path),
-        makes_directories: bool,
+        configuration: &PoolConfiguration,
     ) -> Result<Shown, ServeError> {
         let place = MemberOf {
             set: self.place.pool,
@@ -171,7 +172,8 @@ impl JoinedServer {
         let (lease, now) = clock::of_given_leases();
         let first = (self.home.clone() as Arc<dyn Connection>, self.place.keeper);
         let shown = RemoteTree::new(store.clone(), first, now, lease);
-        shown.use_directly(direct::data_servers());
+        shown.use_directly(direct::data_servers(), configuration.direct_size);
+        let makes_directories = configuration.makes_directories;
         // They are set once.
         let _ = self.home.tree.set(store.tree().fs_id);
         let _ = self.home.shown.set(Arc::downgrade(&shown));

@@ -31,8 +31,9 @@ use vfs::{FileSystem, ReplicaSlot};
 
 use super::ServeError;
 use super::trees::{self, Tree};
-use crate::configuration::Configuration;
-use crate::configuration::{ListenAddress, PEER_PORT, PeerListenAddress};
+use crate::configuration::{
+    Configuration, ListenAddress, PEER_PORT, PeerListenAddress, PoolConfiguration,
+};
 use crate::data_directory::{
     DataDirectory, is_filled, pool_path, set_path, shelf_path, trees_path,
 };
@@ -114,7 +115,11 @@ impl StripedTree {
 
 impl Metadata {
     /// Listens for the other servers, and reads the book.
-    fn read(place: &PoolPlace, key_life: Duration, in_set: bool) -> Result<Metadata, ServeError> {
+    fn read(
+        place: &PoolPlace,
+        configuration: &PoolConfiguration,
+        in_set: bool,
+    ) -> Result<Metadata, ServeError> {
         let at = at_own_port(place);
         let bound = Listener::bind_plainly(at.0);
         let listener = bound.map_err(|source| ServeError::PoolListen(at.0.0, source))?;
@@ -129,7 +134,7 @@ impl Metadata {
             .collect();
         let view = metadata_server::view(place, &members, &book);
         let mut settings = Settings::default();
-        settings.home.key_life = key_life;
+        settings.home.key_life = configuration.key_life;
         settings.holds_writes = in_set;
         settings.home.shares_files = in_set;
         Ok(Metadata {
@@ -138,7 +143,7 @@ impl Metadata {
             striped: Arc::new(Striped::new(settings, view)),
             others,
             holders: None,
-            homes: JoinedHomes::new(homes),
+            homes: JoinedHomes::new(homes, configuration.direct_size),
             book,
         })
     }
@@ -211,8 +216,7 @@ impl Prepared {
             }
             PoolRole::First => {
                 check_shown(&place, configuration)?;
-                let key_life = configuration.pool.key_life;
-                let metadata = Metadata::read(&place, key_life, in_set)?;
+                let metadata = Metadata::read(&place, &configuration.pool, in_set)?;
                 if in_set && !metadata.others.is_empty() {
                     return Err(ServeError::SetAndPool(path.to_owned()));
                 }
