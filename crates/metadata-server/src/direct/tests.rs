@@ -1,3 +1,5 @@
+//! Which layout serves a request, and what waits for what.
+
 use super::*;
 
 fn held(direct: &Direct, file: u64, holder: u64, writing: bool) -> Arc<Held> {
