@@ -116,9 +116,10 @@ async fn serve(
 /// an event that will never happen.
 fn start_anew(addresses: &[SocketAddr]) -> std::io::Error {
     let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-    let program = std::env::current_exe();
-    let program = program.unwrap_or_else(|_| std::env::args_os().next().unwrap_or_default().into());
-    std::process::Command::new(program)
+    // An upgrade may have replaced the program's file. Then the file that runs has no name any more.
+    let named = std::env::current_exe().ok().filter(|path| path.exists());
+    std::process::Command::new(named.unwrap_or_else(|| "/proc/self/exe".into()))
+        .arg0(std::env::args_os().next().unwrap_or_default())
         .args(std::env::args_os().skip(1))
         .env(ANEW, addresses.join(","))
         .exec()

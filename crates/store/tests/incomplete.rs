@@ -182,6 +182,35 @@ async fn what_is_no_file_has_no_data_to_lack() {
     assert!(pair.follower.find(ROOT, "d").await.is_err());
 }
 
+/// A supplier's client had a removed file open that lacked data. The copy told of that, and nothing ever removed it there: it had no such file.
+#[tokio::test]
+async fn counterexample_108_a_copy_tells_nothing_of_files_without_a_name() {
+    let pair = Pair::new().await;
+    let id = pair.leader.file(ROOT, "open").await;
+    pair.follow_one(&[]).await;
+    pair.leader.write(id, 0, b"one").await.unwrap();
+    pair.follow_one(&[id]).await;
+    pair.follower.open(id, "owner", READ).await.unwrap();
+    pair.leader.remove(ROOT, "open").await.unwrap();
+    pair.follow_one(&[]).await;
+    assert!(pair.follower.store().is_incomplete(id));
+    let mut third = Fixture::beside(&pair.follower);
+    let (from, to) = (pair.follower.store(), third.store());
+    to.begin_resync().await.unwrap();
+    let mut scan = from.base().await.unwrap();
+    while let page = scan.next_page(100).unwrap()
+        && !page.is_empty()
+    {
+        to.install_base(page).await.unwrap();
+    }
+    to.finish_base(scan.positions.clone()).await.unwrap();
+    assert!(!to.is_incomplete(id));
+    let directory = third.options.directory.clone();
+    third.close();
+    let report = store::Store::check(&directory, false).unwrap();
+    assert!(report.sound, "{report}");
+}
+
 #[tokio::test]
 async fn a_copy_lacks_what_its_supplier_lacks_and_an_update_tells_nothing_of_that() {
     let pair = Pair::new().await;

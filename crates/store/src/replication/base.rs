@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use fields::Fields;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use super::foreign_row::ForeignRow;
@@ -177,9 +178,23 @@ impl OpenStore {
             store: Arc::clone(self),
             picture: self.metadata.picture(),
             place: BasePlace::default(),
-            held: self.all_held().chain(self.all_lacking()).collect(),
+            held: self.held_and_lacking()?,
             positions,
         })
+    }
+
+    /// The locks, denials and marks of all files with a name: a copy has no others, and nothing would ever remove these there (counterexample 108).
+    fn held_and_lacking(&self) -> Result<Vec<RowChange>> {
+        let mut rows = Vec::new();
+        for row in self.all_held().chain(self.all_lacking()) {
+            let file = Fields::new(&row.key).u64().map_err(Malformed::from)?;
+            match self.object(ObjectId::from_u64(file)) {
+                Ok(object) if object.links > 0 => rows.push(row),
+                Ok(_) | Err(Error::Stale) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(rows)
     }
 
     /// The marks of files that lack data of other replicas, or that are abandoned.

@@ -65,6 +65,11 @@ impl Incomplete {
         for row in metadata.view().scan(Table::Incomplete, &[], &[]) {
             let row = row?;
             let of = key::parse_incomplete(row.key())?;
+            let object = metadata.view().row(Table::Objects, &key::object(of.0))?;
+            if object.is_none() {
+                // It came with a copy of an earlier version, and would be passed on. `meridian check` removes it.
+                continue;
+            }
             marks.missing.insert(of, Mark::decode(row.value())?);
         }
         Ok(Incomplete(Mutex::new(marks)))
