@@ -30,7 +30,7 @@ const ITSELF: u64 = 1 << 62;
 const FILES_MAX: usize = 1024;
 /// After this time without use a layout is returned.
 const IDLE: Duration = Duration::from_secs(30);
-/// When a layout was refused for now, or did not serve, this long no other one is asked for.
+/// When a layout was refused for now, or was returned, this long no other one is asked for.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The same where a data server did not serve: perhaps it cannot be reached from here. And for a layout for writing that was recalled: somebody
 /// writes through the home, and would have it recalled again.
@@ -107,7 +107,7 @@ async fn give_back(tree: Weak<RemoteTree>, file: ObjectId, holder: u64) {
 /// Has the home fence a layout under which a write may still happen.
 async fn fence(tree: Weak<RemoteTree>, held: Arc<Held>) {
     while let Some(tree) = tree.upgrade() {
-        match tree.end_own_layout(&held).await {
+        match tree.fence_for(held.clients, held.file, held.holder).await {
             Err(Error::Delay) => {}
             ended => {
                 if let Err(error) = ended {
@@ -197,7 +197,7 @@ impl Tables {
         all.filter(|held| held.is_ended.get().is_none())
     }
 
-    /// The layout was fenced, or is being fenced.
+    /// Has a layout fenced, unless that has begun.
     fn distrust(&mut self, held: &Arc<Held>) {
         if held.is_ended.set(()).is_err() {
             return;
@@ -569,11 +569,6 @@ impl RemoteTree {
         let found = Arc::new(self.device(device).await?);
         self.direct.devices().insert(device, found.clone());
         Some(found)
-    }
-
-    /// Returns when nothing can happen under this layout any more.
-    async fn end_own_layout(&self, held: &Held) -> Result<()> {
-        self.fence_for(held.clients, held.file, held.holder).await
     }
 }
 

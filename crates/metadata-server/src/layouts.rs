@@ -111,7 +111,9 @@ pub trait Layouts: Send + Sync {
     ///
     /// # Errors
     /// [`Error::Delay`]: try again.
-    async fn fence(&self, file: ObjectId, holder: u64) -> Result<()>;
+    async fn fence(&self, file: ObjectId, holder: u64) -> Result<()> {
+        self.lost(file, holder).await
+    }
 
     /// A holder has written, and the file ends at `end` at least. Returns the size.
     ///

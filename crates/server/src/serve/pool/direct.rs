@@ -9,8 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use metadata_server::{DataServers, Layout};
-use nfs4_server::{DeviceId, FileLayout};
 use striping::ByLayout;
+
+use super::layouts::layout_here;
 
 /// A data server that cannot be reached within this time is not waited for: the home is asked.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -31,7 +32,7 @@ impl DataServers for AtDataServers {
         offset: u64,
         count: u32,
     ) -> Option<Bytes> {
-        let layout = layout_here(layout);
+        let layout = layout_here(layout.clone());
         served(self.0.read(&layout, device, (offset, count)).await)
     }
 
@@ -42,17 +43,8 @@ impl DataServers for AtDataServers {
         offset: u64,
         bytes: Bytes,
     ) -> bool {
-        let layout = layout_here(layout);
+        let layout = layout_here(layout.clone());
         served(self.0.write(&layout, device, offset, bytes).await).is_some()
-    }
-}
-
-fn layout_here(layout: &Layout) -> FileLayout {
-    FileLayout {
-        device: DeviceId(layout.device),
-        stripe_unit: layout.stripe_unit,
-        first_index: layout.first_index,
-        handles: layout.handles.clone(),
     }
 }
 

@@ -103,10 +103,6 @@ impl metadata_server::Layouts for GivenBehindCopies {
         self.striped.lost(file, LayoutHolder(holder)).await
     }
 
-    async fn fence(&self, file: ObjectId, holder: u64) -> vfs::Result<()> {
-        self.striped.lost(file, LayoutHolder(holder)).await
-    }
-
     async fn commit(
         &self,
         file: ObjectId,
@@ -252,13 +248,17 @@ async fn layout_of(
 ) -> Result<FileLayout, NoLayout> {
     let writing = access == LayoutAccess::ReadWrite;
     let given = home.layout(file, holder.0, writing).await;
-    let given = given.map_err(none_here)?;
-    Ok(FileLayout {
+    given.map(layout_here).map_err(none_here)
+}
+
+/// Converts a home's layout to the type of the NFS service.
+pub(super) fn layout_here(given: Layout) -> FileLayout {
+    FileLayout {
         device: DeviceId(given.device),
         stripe_unit: given.stripe_unit,
         first_index: given.first_index,
         handles: given.handles,
-    })
+    }
 }
 
 /// The layouts of a joined metadata server.
