@@ -109,7 +109,7 @@ test_workspace() {
   done
   if compgen -G 'target/test-failures/*.failed' >/dev/null; then
     say "what failed"
-    grep --extended-regexp '^test .* FAILED$' target/test-failures/*.failed || true
+    grep --extended-regexp '^test .* FAILED( \(.*\))?$' target/test-failures/*.failed || true
   fi
   if [ "${linted:-0}" -ne 0 ]; then
     say "lints found something, too"

@@ -116,6 +116,7 @@
 //! | 106 | `views/supply.rs` of `replica` | as 91 |
 //! | 107 | `losses/level.rs` of `replica` | as 91 |
 //! | 108 | `tests/incomplete.rs` of `store` | as 91 |
+//! | 109 | `tests/rejoining.rs` of `replica` | as 91 |
 
 #![forbid(unsafe_code)]
 

@@ -13,6 +13,7 @@ use vfs::{Error, ObjectId};
 use crate::driver::commit_hook::AdmissionHook;
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{CALM, UNNOTIFIED, changed};
+use crate::state::ledger::Verdict;
 
 /// Gives new versions to files that lost unstable data in a crash of this server or of a data server of its pool: all replicas get what is left, and
 /// no client trusts its cache. Runs until the replica stops.
@@ -67,31 +68,40 @@ async fn renew(replica: &LocalReplica, file: ObjectId) -> bool {
     give_new_version(replica, file, renew).await
 }
 
+/// How often a change is attempted at once after control was won for it. It can be lost again before the store commits.
+const ATTEMPTS: usize = 3;
+
 /// Makes the store give a file a new version, and tells all others of its contents. Returns whether it is done; otherwise it can be tried again.
 pub(crate) async fn give_new_version<F>(
     replica: &LocalReplica,
     file: ObjectId,
-    renew: impl FnOnce(Store) -> F,
+    renew: impl Fn(Store) -> F,
 ) -> bool
 where
     F: Future<Output = Result<(), Error>>,
 {
-    replica.engine.begin_renewing(file);
-    let hook = Arc::new(AdmissionHook::new(&replica.engine, None));
-    let renewed = renew(replica.store.with_hook(hook.clone())).await;
-    replica.engine.end_renewing(file, renewed.is_ok());
-    match renewed {
-        Ok(()) => true,
-        Err(Error::Delay) => {
-            // The caller tries again, whatever the verdict; without a verdict this replica takes no part at present.
-            if let Some(verdict) = hook.take_refusal() {
-                let _ = verdict.await;
+    for _ in 0..ATTEMPTS {
+        replica.engine.begin_renewing(file);
+        let hook = Arc::new(AdmissionHook::new(&replica.engine, None));
+        let renewed = renew(replica.store.with_hook(hook.clone())).await;
+        replica.engine.end_renewing(file, renewed.is_ok());
+        match renewed {
+            Ok(()) => return true,
+            Err(Error::Delay) => {}
+            Err(error) => {
+                tracing::error!(%file, %error, "a file cannot be renewed");
+                return true;
             }
-            false
         }
-        Err(error) => {
-            tracing::error!(%file, %error, "a file cannot be renewed");
-            true
+        let Some(verdict) = hook.take_refusal() else {
+            return false;
+        };
+        // Control that was won ends soon without an update: it is used before the next file asks for its own (109).
+        match verdict.await {
+            Ok(Verdict::Admitted) => {}
+            // Another one has control, or this replica takes no part at present.
+            Ok(Verdict::Elsewhere(_)) | Err(_) => return false,
         }
     }
+    false
 }
