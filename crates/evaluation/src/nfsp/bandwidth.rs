@@ -15,8 +15,8 @@ use tokio::task::JoinSet;
 
 use super::bytes::{BLOCK, Contents};
 use super::machines::{Count, Machines, of_bandwidth, processor_figures};
-use super::series::{Doing, ONE, PNFS, THROUGH, size};
-use super::streams::{DEPTH, Stream};
+use super::series::{Doing, LARGEST, ONE, PNFS, THROUGH, size};
+use super::streams::{DEPTH, DEPTH_OF_EACH, Stream};
 use super::{CARD, GANESHA, ONE_WAY, PAYLOAD, QUEUE, shown};
 use crate::experiment::{Book, Experiment, Peer, Shown};
 use crate::extent::Extent;
@@ -47,9 +47,9 @@ impl Bandwidth {
 fn numbers(series: &str, extent: Extent) -> &'static [usize] {
     match (extent, series) {
         (Extent::Quick, _) => &[1, 3, 4],
-        (_, GANESHA | ONE) => &[1, 7, 12, 21],
-        (_, THROUGH) => &[1, 4, 7, 8, 12, 14, 15, 21],
-        _ => &[1, 2, 4, 7, 8, 10, 12, 14, 15, 18, 21],
+        (_, GANESHA | ONE) => &[1, 12, 21],
+        (_, THROUGH) => &[1, 7, 12, 21],
+        _ => &[1, 4, 7, 10, 12, 15, 18, 21],
     }
 }
 
@@ -58,7 +58,7 @@ struct Stage {
     machines: Machines,
     runtime: Runtime,
     doing: Doing,
-    size: u64,
+    extent: Extent,
     /// The rate of one plain TCP connection through a card, in bytes a second.
     tcp: f64,
 }
@@ -69,12 +69,12 @@ impl Stage {
         let count = of_bandwidth(field.extent);
         let mut machines = Machines::start(field, folder, count)?;
         machines.grow(count.metadata)?;
-        let (runtime, size) = (runtime()?, size(field.extent));
+        let runtime = runtime()?;
         if doing == Doing::Reading {
             for target in [machines.metadata_server(0, 0), machines.central_server(0)] {
                 runtime.block_on(async {
                     let stream = Stream::begin(&target, false).await?;
-                    stream.write(LARGE, &Contents::of(0), size).await?;
+                    stream.write(LARGE, &Contents::of(0), LARGEST).await?;
                     stream.end().await
                 })?;
             }
@@ -85,7 +85,7 @@ impl Stage {
             machines,
             runtime,
             doing,
-            size,
+            extent: field.extent,
             tcp,
         })
     }
@@ -107,7 +107,7 @@ impl Stage {
         let sent = self.machines.sent_by_metadata_servers()?;
         let mut outcome = self.work(series, &targets)?;
         let sent = (self.machines.sent_by_metadata_servers()? - sent) as f64;
-        let moved = (self.size * clients as u64) as f64;
+        let moved = (size(series, self.extent) * clients as u64) as f64;
         self.check_way(series, sent, moved)?;
         let seconds = outcome["seconds"];
         let (rate, servers) = (moved / seconds, self.data_servers());
@@ -142,7 +142,7 @@ impl Stage {
 
     /// All clients begin at once; the time is that of the last one.
     fn work(&mut self, series: &str, targets: &[Target]) -> Result<Outcome> {
-        let (doing, size) = (self.doing, self.size);
+        let (doing, size) = (self.doing, size(series, self.extent));
         let is_direct = series == PNFS;
         let streams = self.runtime.block_on(async {
             let mut streams = Vec::new();
@@ -211,11 +211,12 @@ impl Stage {
             GANESHA => self.machines.central_server(reader),
             _ => self.machines.metadata_server(reader, 0),
         };
+        let size = size(series, self.extent);
         self.runtime.block_on(async {
             let stream = Stream::begin(&target, false).await?;
             for number in 0..clients {
                 let contents = Contents::of(number as u64);
-                stream.read(&file(number), &contents, self.size).await?;
+                stream.read(&file(number), &contents, size).await?;
                 stream.remove(&file(number)).await?;
             }
             stream.end().await
@@ -251,8 +252,8 @@ impl Experiment for Bandwidth {
             clients,
         } = of_bandwidth(extent);
         format!(
-            "{CARD} {QUEUE} {ONE_WAY:?} {BLOCK} {DEPTH} {} {metadata} {data} {clients}",
-            size(extent)
+            "{CARD} {QUEUE} {ONE_WAY:?} {BLOCK} {DEPTH} {DEPTH_OF_EACH} {} {metadata} {data} {clients}",
+            size(PNFS, extent)
         )
     }
 
@@ -275,7 +276,7 @@ impl Experiment for Bandwidth {
             PNFS => clients.min(of_bandwidth(extent).data as f64),
             _ => 1.0,
         };
-        let seconds = clients * size(extent) as f64 * 8.0 / CARD as f64 / cards;
+        let seconds = clients * size(&point.series, extent) as f64 * 8.0 / CARD as f64 / cards;
         // Also the start of the servers, for each round.
         Duration::from_secs_f64(seconds + 3.0)
     }

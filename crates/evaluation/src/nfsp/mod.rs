@@ -31,8 +31,8 @@ use crate::experiment::Peer;
 /// all machines.
 const CARD: u64 = 20_000_000;
 
-/// The bytes that can wait in front of a card: one request of the largest number of data servers, and more.
-const QUEUE: u64 = 1 << 20;
+/// The bytes that can wait in front of a card: all active requests of a client at the largest number of data servers.
+const QUEUE: u64 = 4 << 20;
 
 /// The payload rate of TCP at that speed, in bytes a second: 1448 of the 1500 bytes of a packet.
 const PAYLOAD: f64 = CARD as f64 / 8.0 * 1448.0 / 1500.0;

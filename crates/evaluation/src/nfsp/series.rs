@@ -37,7 +37,16 @@ pub(super) enum Doing {
     Writing,
 }
 
-/// The number of bytes that each client reads or writes.
-pub(super) fn size(extent: Extent) -> u64 {
-    extent.choose(8 << 20, 1 << 20)
+/// The number of bytes that each client of a series reads or writes: all of the first ones together wait for one card, and the others long enough that the
+/// first and the last moments, when some cards have no work, count little.
+pub(super) fn size(series: &str, extent: Extent) -> u64 {
+    let full = match series {
+        PNFS => LARGEST,
+        THROUGH => LARGEST / 2,
+        _ => LARGEST / 8,
+    };
+    extent.choose(full, 1 << 20)
 }
+
+/// The size of the file that all read.
+pub(super) const LARGEST: u64 = 64 << 20;

@@ -10,8 +10,10 @@ use plot::{Axis, Chart, Plot};
 
 use super::bytes::BLOCK;
 use super::machines::{Count, of_bandwidth};
-use super::series::{CAT, Doing, FILES, NUMBER, ONE, PNFS, SEARCHED, STAT, THROUGH, size, sizes};
-use super::streams::DEPTH;
+use super::series::{
+    CAT, Doing, FILES, LARGEST, NUMBER, ONE, PNFS, SEARCHED, STAT, THROUGH, size, sizes,
+};
+use super::streams::{DEPTH, DEPTH_OF_EACH};
 use super::{GANESHA, where_words};
 use crate::experiment::Shown;
 use crate::extent::Extent;
@@ -153,20 +155,24 @@ fn about(doing: Doing, extent: Extent) -> String {
         data,
         clients,
     } = of_bandwidth(extent);
-    let size = size(extent) >> 20;
+    let [one, through, pnfs] = [ONE, THROUGH, PNFS].map(|series| size(series, extent) >> 20);
+    let sizes = format!(
+        "{pnfs} MiB with pNFS, {through} MiB through all metadata servers, and {one} MiB through one server"
+    );
     let work = match doing {
         Doing::Reading => format!(
-            "All clients at once read one file of {size} MiB, which all servers have in memory, from its beginning to its end; every byte is compared"
+            "All clients at once read one file of {} MiB, which all servers have in memory: {sizes}; every byte is compared",
+            LARGEST >> 20
         ),
         Doing::Writing => format!(
-            "Each client writes a new file of {size} MiB, all at once, and makes it durable; every byte is read and compared afterwards, through the first server, with \
+            "Each client writes a new file, all at once, and makes it durable: {sizes}; every byte is read and compared afterwards, through the first server, with \
              no bound on the cards"
         ),
     };
     format!(
         "{}There are {data} data servers, {metadata} metadata servers, 1 to {clients} clients, and {GANESHA} on a machine of its own. {work}. The time is \
          from the beginning to the end of the last client; mounting is not part of it. Requests have {} KiB, as the stripes do, and {DEPTH} of each client are under way \
-         at once, with pNFS one for each data server. {CLIENT}\n\n\
+         at once, with pNFS {DEPTH_OF_EACH} for each data server. {CLIENT}\n\n\
          - *{GANESHA}*: the central server.\n\
          - *{ONE}*: all clients have mounted the first metadata server, and have no pNFS. So all bytes pass its card, as what is written does in the original NFSP; what is \
          read there, the original's data servers send to the clients under its address.\n\

@@ -16,9 +16,12 @@ use tokio::task::JoinSet;
 
 use super::bytes::{BLOCK, Contents};
 
-/// The number of active requests of a client; with pNFS it has at least one for each data server. Many more would only wait in front of the client's
-/// card, where there is no space for them.
+/// The number of active requests of a client at one server.
 pub(super) const DEPTH: usize = 4;
+
+/// The number of active requests of a client with pNFS for each data server: while one is answered, the next ones wait there, so that no server's card is
+/// idle because its next client waits for another server.
+pub(super) const DEPTH_OF_EACH: usize = 4;
 
 /// The maximum delay of a request: in effect unlimited, like a client that has mounted `hard`.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(600);
@@ -176,7 +179,7 @@ impl Contact {
     fn depth(&self) -> usize {
         match self {
             Contact::Through(..) => DEPTH,
-            Contact::Direct(striped) => DEPTH.max(striped.width()),
+            Contact::Direct(striped) => DEPTH.max(DEPTH_OF_EACH * striped.width()),
         }
     }
 
