@@ -136,7 +136,13 @@ async fn adopt(replica: &Arc<LocalReplica>, file: ObjectId, fate: Fate) -> Resul
     }
     let torn = fate == Fate::Torn;
     let deadline = Instant::now() + IN_A_ROW;
-    let adopt = |store: Store| async move { store.adopt(file, torn).await };
+    // Another survivor may have adopted it while this one waited for control.
+    let adopt = |store: Store| async move {
+        match store.is_abandoned(file) {
+            true => store.adopt(file, torn).await,
+            false => Ok(()),
+        }
+    };
     loop {
         // Changes count from here on. An early next attempt can use control that was won.
         let mut changes = replica.engine.notifications();
