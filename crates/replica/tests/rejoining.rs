@@ -30,6 +30,16 @@ const NEEDS_COPY: &str = "it needs a whole copy of the tree";
 /// How long a slow return may take until something is seen of it.
 const LONG: Duration = Duration::from_secs(120);
 
+/// Three replicas that answer each other only after two such ways, and elect nobody before that. The test makes the line slow.
+async fn far_apart(one_way: Duration) -> Set {
+    Set::failing_with(3, |settings| {
+        settings.views.heartbeat = 3 * one_way;
+        settings.views.election_min = 6 * one_way;
+        settings.views.election_max = 9 * one_way;
+    })
+    .await
+}
+
 /// Three replicas of which each sends a returning one little in a second: any of them may supply it.
 async fn slow_suppliers(change: impl FnOnce(&mut Settings)) -> Set {
     Set::failing_with(3, |settings| {
@@ -84,13 +94,7 @@ async fn miss(set: &mut Set, (files, length): (usize, usize)) -> Crashed {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_that_are_written_all_the_time_keep_nobody_away() {
     let one_way = Duration::from_millis(150);
-    let mut set = Set::failing_with(3, |settings| {
-        // An answer takes two ways, and nobody is elected before it.
-        settings.views.heartbeat = 3 * one_way;
-        settings.views.election_min = 6 * one_way;
-        settings.views.election_max = 9 * one_way;
-    })
-    .await;
+    let mut set = far_apart(one_way).await;
     let mut busy = Vec::new();
     for number in 0..80 {
         let name = format!("busy-{number}");
@@ -238,13 +242,7 @@ async fn one_that_is_admitted_gets_the_rest_without_regard_to_the_limit() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_109_control_won_for_a_file_that_lost_data_is_used_at_once() {
     let one_way = Duration::from_millis(50);
-    let mut set = Set::failing_with(3, |settings| {
-        // An answer takes two ways, and nobody is elected before it.
-        settings.views.heartbeat = 3 * one_way;
-        settings.views.election_min = 6 * one_way;
-        settings.views.election_max = 9 * one_way;
-    })
-    .await;
+    let mut set = far_apart(one_way).await;
     let directory = set.sites[0].directory(ROOT, "made").await.unwrap();
     let mut files = Vec::new();
     for number in 0..FEW.0 {

@@ -177,7 +177,7 @@ impl Operation {
     pub async fn renew(&self, id: ObjectId) -> Result<()> {
         let mut mutation = self.begin_maintenance().await?;
         if self.is_abandoned(id) {
-            return Err(vfs::Error::Delay);
+            return Err(Error::Delay);
         }
         mutation.unmark(Table::Recovered, id);
         let touched = match mutation.touched(id) {

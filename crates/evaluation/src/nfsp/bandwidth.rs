@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use super::bytes::{BLOCK, Contents};
 use super::machines::{Count, Machines, of_bandwidth, processor_figures};
-use super::series::{Doing, LARGEST, ONE, PNFS, THROUGH, size};
+use super::series::{Doing, ONE, PNFS, THROUGH, size, size_of_all};
 use super::streams::{DEPTH, DEPTH_OF_EACH, Stream};
 use super::{CARD, GANESHA, ONE_WAY, PAYLOAD, QUEUE, shown};
 use crate::experiment::{Book, Experiment, Peer, Shown};
@@ -69,12 +69,12 @@ impl Stage {
         let count = of_bandwidth(field.extent);
         let mut machines = Machines::start(field, folder, count)?;
         machines.grow(count.metadata)?;
-        let runtime = runtime()?;
+        let (runtime, size) = (runtime()?, size_of_all(field.extent));
         if doing == Doing::Reading {
             for target in [machines.metadata_server(0, 0), machines.central_server(0)] {
                 runtime.block_on(async {
                     let stream = Stream::begin(&target, false).await?;
-                    stream.write(LARGE, &Contents::of(0), LARGEST).await?;
+                    stream.write(LARGE, &Contents::of(0), size).await?;
                     stream.end().await
                 })?;
             }
@@ -253,7 +253,7 @@ impl Experiment for Bandwidth {
         } = of_bandwidth(extent);
         format!(
             "{CARD} {QUEUE} {ONE_WAY:?} {BLOCK} {DEPTH} {DEPTH_OF_EACH} {} {metadata} {data} {clients}",
-            size(PNFS, extent)
+            size_of_all(extent)
         )
     }
 

@@ -37,16 +37,18 @@ pub(super) enum Doing {
     Writing,
 }
 
-/// The number of bytes that each client of a series reads or writes: all of the first ones together wait for one card, and the others long enough that the
-/// first and the last moments, when some cards have no work, count little.
+/// The number of bytes that each client of a series reads or writes: where one card limits all of them, little suffices. Elsewhere the
+/// first and the last moments, when some cards have no work, must count little.
 pub(super) fn size(series: &str, extent: Extent) -> u64 {
     let full = match series {
-        PNFS => LARGEST,
-        THROUGH => LARGEST / 2,
-        _ => LARGEST / 8,
+        PNFS => 64 << 20,
+        THROUGH => 32 << 20,
+        _ => 8 << 20,
     };
     extent.choose(full, 1 << 20)
 }
 
-/// The size of the file that all read.
-pub(super) const LARGEST: u64 = 64 << 20;
+/// The size of the file that all read, each so much of it.
+pub(super) fn size_of_all(extent: Extent) -> u64 {
+    size(PNFS, extent)
+}

@@ -11,7 +11,7 @@ use plot::{Axis, Chart, Plot};
 use super::bytes::BLOCK;
 use super::machines::{Count, of_bandwidth};
 use super::series::{
-    CAT, Doing, FILES, LARGEST, NUMBER, ONE, PNFS, SEARCHED, STAT, THROUGH, size, sizes,
+    CAT, Doing, FILES, NUMBER, ONE, PNFS, SEARCHED, STAT, THROUGH, size, size_of_all, sizes,
 };
 use super::streams::{DEPTH, DEPTH_OF_EACH};
 use super::{GANESHA, where_words};
@@ -162,7 +162,7 @@ fn about(doing: Doing, extent: Extent) -> String {
     let work = match doing {
         Doing::Reading => format!(
             "All clients at once read one file of {} MiB, which all servers have in memory: {sizes}; every byte is compared",
-            LARGEST >> 20
+            size_of_all(extent) >> 20
         ),
         Doing::Writing => format!(
             "Each client writes a new file, all at once, and makes it durable: {sizes}; every byte is read and compared afterwards, through the first server, with \

@@ -5,6 +5,7 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use store::Store;
 use tokio::time::Instant;
@@ -68,6 +69,9 @@ async fn renew(replica: &LocalReplica, file: ObjectId) -> bool {
     give_new_version(replica, file, renew).await
 }
 
+/// After this time the next file is tried: a lost replica's control may prevent the change until the loss is settled.
+const VERDICT_PATIENCE: Duration = Duration::from_secs(2);
+
 /// How often a change is attempted at once after control was won for it. It can be lost again before the store commits.
 const ATTEMPTS: usize = 3;
 
@@ -97,10 +101,10 @@ where
             return false;
         };
         // Control that was won ends soon without an update: it is used before the next file asks for its own (109).
-        match verdict.await {
-            Ok(Verdict::Admitted) => {}
-            // Another one has control, or this replica takes no part at present.
-            Ok(Verdict::Elsewhere(_)) | Err(_) => return false,
+        match tokio::time::timeout(VERDICT_PATIENCE, verdict).await {
+            Ok(Ok(Verdict::Admitted)) => {}
+            // Another one has control, perhaps a lost one, or this replica takes no part at present.
+            _ => return false,
         }
     }
     false

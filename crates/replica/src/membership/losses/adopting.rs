@@ -136,11 +136,11 @@ async fn adopt(replica: &Arc<LocalReplica>, file: ObjectId, fate: Fate) -> Resul
     }
     let torn = fate == Fate::Torn;
     let deadline = Instant::now() + IN_A_ROW;
-    // Another survivor may have adopted it while this one waited for control.
+    // Another survivor may have adopted it while this one waited for control; the loop ends then.
     let adopt = |store: Store| async move {
         match store.is_abandoned(file) {
             true => store.adopt(file, torn).await,
-            false => Ok(()),
+            false => Err(Error::Delay),
         }
     };
     loop {
