@@ -10,10 +10,13 @@
 //!
 //! What must never enter: NFS and sockets.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod held;
+mod tables;
+
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -21,6 +24,9 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use vfs::{Error, ObjectId, Result, WriteVerifier};
 
+use self::held::expire;
+pub(crate) use self::held::Held;
+use self::tables::{Tables, decrement};
 use crate::layouts::{Layout, LayoutEvent, NoLayout, OF_OTHERS};
 use crate::remote_tree::RemoteTree;
 
@@ -68,105 +74,6 @@ pub trait DataServers: Send + Sync + 'static {
     ) -> bool;
 }
 
-/// A layout of this server. It is returned with the last reference, unless it was ended before.
-pub(crate) struct Held {
-    tree: Weak<RemoteTree>,
-    file: ObjectId,
-    holder: u64,
-    writing: bool,
-    /// The generation of clients for which it was asked for.
-    clients: u64,
-    pub(crate) layout: Layout,
-    pub(crate) device: Device,
-    is_ended: OnceLock<()>,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let (tree, file, holder) = (self.tree.clone(), self.file, self.holder);
-        if self.is_ended.get().is_none()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn(give_back(tree, file, holder));
-        }
-    }
-}
-
-async fn give_back(tree: Weak<RemoteTree>, file: ObjectId, holder: u64) {
-    while let Some(tree) = tree.upgrade() {
-        match tree.end_layout(file, holder, false).await {
-            Err(Error::Delay) => {}
-            Ok(()) => return,
-            Err(error) => return tracing::debug!(%file, %error, "a layout cannot be returned"),
-        }
-        drop(tree);
-        tokio::time::sleep(PAUSE).await;
-    }
-}
-
-/// Has the home fence a layout under which a write may still happen.
-async fn fence(tree: Weak<RemoteTree>, held: Arc<Held>) {
-    while let Some(tree) = tree.upgrade() {
-        match tree.fence_for(held.clients, held.file, held.holder).await {
-            Err(Error::Delay) => {}
-            ended => {
-                if let Err(error) = ended {
-                    let file = held.file;
-                    tracing::error!(%file, %error, "a layout of this server is not ended");
-                }
-                return tree.direct.has_ended(held.file);
-            }
-        }
-        drop(tree);
-        tokio::time::sleep(AGAIN).await;
-    }
-}
-
-/// Returns a layout when it has not been used for a while.
-async fn expire(tree: Weak<RemoteTree>, file: ObjectId, holder: u64) {
-    loop {
-        tokio::time::sleep(IDLE).await;
-        let Some(tree) = tree.upgrade() else { return };
-        if !tree.direct.is_in_use(file, holder) {
-            return tree
-                .direct
-                .drop_held([PAUSE; 2], |held| held.holder == holder);
-        }
-    }
-}
-
-/// What is known of one file.
-struct Place {
-    held: Option<Arc<Held>>,
-    /// Before this time no layout is asked for: for reading, and for writing.
-    not_before: [Instant; 2],
-    used: Instant,
-}
-
-#[derive(Default)]
-struct Tables {
-    places: BTreeMap<ObjectId, Place>,
-    /// Writes at data servers that are under way, by file and number.
-    writes: BTreeMap<(ObjectId, u64), Arc<Held>>,
-    next_write: u64,
-    /// How many writes to a file are under way through the home.
-    through_home: BTreeMap<ObjectId, usize>,
-    /// Files of which a layout for writing is being asked for.
-    asked: BTreeSet<ObjectId>,
-    /// How many layouts of a file are being fenced.
-    fencing: BTreeMap<ObjectId, usize>,
-}
-
-/// One less; of nothing, nothing is kept.
-fn decrement(counts: &mut BTreeMap<ObjectId, usize>, file: ObjectId) {
-    if let Some(count) = counts.get_mut(&file) {
-        *count = count.saturating_sub(1);
-        if *count == 0 {
-            counts.remove(&file);
-        }
-    }
-}
-
 /// What is to be done for a request that needs a layout.
 enum Found {
     Held(Arc<Held>),
@@ -176,41 +83,6 @@ enum Found {
     Asked,
     /// Do without.
     NotNow,
-}
-
-impl Tables {
-    fn place(&mut self, file: ObjectId) -> &mut Place {
-        let now = Instant::now();
-        let place = self.places.entry(file).or_insert(Place {
-            held: None,
-            not_before: [now; 2],
-            used: now,
-        });
-        place.used = now;
-        place
-    }
-
-    /// The layouts under which writes before this one may still happen, and that are not fenced.
-    fn writing(&self, file: ObjectId, before: u64) -> impl Iterator<Item = &Arc<Held>> {
-        let writes = self.writes.range((file, 0)..(file, before));
-        let all = writes.map(|(_, held)| held);
-        all.filter(|held| held.is_ended.get().is_none())
-    }
-
-    /// Has a layout fenced, unless that has begun.
-    fn distrust(&mut self, held: &Arc<Held>) {
-        if held.is_ended.set(()).is_err() {
-            return;
-        }
-        if let Some(place) = self.places.get_mut(&held.file) {
-            place.held.take_if(|known| Arc::ptr_eq(known, held));
-            place.not_before = [Instant::now() + LATER; 2];
-        }
-        *self.fencing.entry(held.file).or_default() += 1;
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(fence(held.tree.clone(), held.clone()));
-        }
-    }
 }
 
 /// See the module.

@@ -25,6 +25,25 @@ use crate::question::{Answer, Question, other_answer};
 /// Hidden name that keeps a file for a name at another home: the other home's slot, the file, and the number of earlier ones.
 const KEPT: &str = "out";
 
+/// If the count failed for more files than this, all are counted again. Bounds the memory.
+const NOTED_MAX: usize = 4096;
+
+/// The files of which it is uncertain how many names another home has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unsure {
+    OfAll,
+    Of(BTreeSet<ObjectId>),
+}
+
+impl Unsure {
+    fn includes(&self, id: ObjectId) -> bool {
+        match self {
+            Unsure::OfAll => true,
+            Unsure::Of(files) => files.contains(&id),
+        }
+    }
+}
+
 /// The side of the files' home.
 impl PoolTree {
     /// Keeps a file for all names that another home has of it. Returns its attributes.
@@ -185,34 +204,47 @@ impl PoolTree {
 
     /// A new run of a home has begun. It may have forgotten reports that it still owes.
     pub(crate) fn has_met(&self, at: ReplicaSlot) {
-        locked(&self.unsure).insert(at);
+        locked(&self.unsure).insert(at, Unsure::OfAll);
     }
 
     /// Asks a home for its number of names where it is uncertain. A home that is away is asked when it is back. Call this regularly.
     pub(crate) async fn settle_unsure(&self, at: ReplicaSlot) {
-        let is_unsure = locked(&self.unsure).remove(&at);
-        if is_unsure && self.count_all_names_at(at).await.is_err() {
-            self.has_met(at);
-        }
+        let Some(unsure) = locked(&self.unsure).remove(&at) else {
+            return;
+        };
+        let left = match self.count_names_where(at, &unsure).await {
+            Ok(failed) if failed.is_empty() => return,
+            Ok(failed) if failed.len() <= NOTED_MAX => Unsure::Of(failed),
+            _ => unsure,
+        };
+        // What was counted is not asked again, unless a new run has begun meanwhile.
+        locked(&self.unsure).entry(at).or_insert(left);
     }
 
-    async fn count_all_names_at(&self, at: ReplicaSlot) -> Result<()> {
+    /// Returns the files for which that failed.
+    async fn count_names_where(
+        &self,
+        at: ReplicaSlot,
+        unsure: &Unsure,
+    ) -> Result<BTreeSet<ObjectId>> {
         let mut held = BTreeMap::<ObjectId, Vec<Name>>::new();
         for (name, id) in self.hidden_names().await? {
-            if held_by(&name).is_some_and(|(of, _)| of == at) {
+            if unsure.includes(id) && held_by(&name).is_some_and(|(of, _)| of == at) {
                 held.entry(id).or_default().push(name);
             }
         }
-        let mut outcome = Ok(());
+        let mut failed = BTreeSet::new();
         for (id, names) in held {
             let counted = match self.at_server(at) {
                 Some(_) => self.count_unused(at, id).await,
                 None => self.drop_held(id, names).await,
             };
             // One file does not wait for another one.
-            outcome = outcome.and(counted);
+            if counted.is_err() {
+                failed.insert(id);
+            }
         }
-        outcome
+        Ok(failed)
     }
 
     async fn count_unused(&self, at: ReplicaSlot, id: ObjectId) -> Result<()> {
@@ -291,11 +323,8 @@ impl PoolTree {
                 continue;
             }
             let Ok(_busy) = self.busy(id) else { continue };
+            // One that fails, whatever the reason, does not keep the others waiting.
             self.tell_names(id).await;
-            if locked(&self.owed).contains(&id) {
-                // It is away.
-                return;
-            }
         }
     }
 

@@ -266,13 +266,17 @@ impl PoolTree {
         self.end_passed_to(home).await
     }
 
-    /// Asks for outcomes that were not reported. Call this regularly.
-    pub(crate) async fn settle_leaving(&self) {
+    /// The homes that decide about names that are leaving.
+    pub(crate) fn deciders_of_leaving(&self) -> BTreeSet<ReplicaSlot> {
+        let leaving = locked(&self.leaving);
+        leaving.values().map(|one| one.decider).collect()
+    }
+
+    /// Asks a home for outcomes that it has not reported. Call this regularly.
+    pub(crate) async fn settle_leaving(&self, decider: ReplicaSlot) {
         let leaving: Vec<Leaving> = locked(&self.leaving).values().copied().collect();
-        for Leaving {
-            decider, number, ..
-        } in leaving
-        {
+        let of_decider = leaving.iter().filter(|one| one.decider == decider);
+        for number in of_decider.map(|one| one.number) {
             let is_done = match self.at_server(decider) {
                 Some(other) => match other.ask(Question::MoveOutcome(number)).await {
                     Ok(Answer::Holds(is_done)) => is_done,

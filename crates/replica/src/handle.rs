@@ -286,11 +286,7 @@ fn begin_tasks(
     replica: &Arc<LocalReplica>,
     steps: mpsc::UnboundedReceiver<Step>,
 ) -> vfs::Result<Vec<JoinHandle<()>>> {
-    let recovered = match replica.state.is_witness {
-        // It has no data that a crash could have taken.
-        true => Vec::new(),
-        false => replica.store.recovered()?,
-    };
+    let recovered = replica.store.recovered()?;
     let recovering = &replica.state.metrics.recovering;
     recovering.store(recovered.len() as u64, Ordering::Relaxed);
     let engine = replica.engine.clone();
@@ -308,7 +304,7 @@ fn begin_tasks(
         tokio::spawn(scrub::mend(replica.clone())),
         tokio::spawn(scrub::look_at_suspects(replica.clone())),
         tokio::spawn(maintenance::pass_lock_changes_on(replica.clone())),
-        tokio::spawn(renewing::renew_recovered(replica.clone(), recovered)),
+        tokio::spawn(renewing::renew_recovered(replica.clone())),
         tokio::spawn(removed::keep(replica.clone())),
     ])
 }

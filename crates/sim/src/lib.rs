@@ -117,6 +117,9 @@
 //! | 107 | `losses/level.rs` of `replica` | as 91 |
 //! | 108 | `tests/incomplete.rs` of `store` | as 91 |
 //! | 109 | `tests/rejoining.rs` of `replica` | as 91 |
+//! | 110 | `walk/given_way.rs` of `replica` | as 91 |
+//! | 111 | `tests/torn.rs` of `store` | as 91 |
+//! | 112 | `tests/torn.rs` of `store` | as 91 |
 
 #![forbid(unsafe_code)]
 

@@ -94,7 +94,7 @@ pub use options::{CommitMode, NewStore, Reserve, StoreOptions, TreeIdentity};
 pub use recording::{RowChange, RowSubject, UpdateRecord};
 pub use replication::{
     BasePlace, BaseScan, BaseState, BeforeCommit, ContentPiece, ForeignUpdate, LinkChange,
-    MergedRows,
+    MergedRows, VersionBefore,
 };
 pub use scrub::{ContentDigest, Mending, MetadataDigest, Pace, Verified};
 pub use statistics::StoreStatistics;

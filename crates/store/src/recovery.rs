@@ -173,11 +173,12 @@ impl Operation {
     /// of its data as unshipped. A file that is gone is removed from the list.
     ///
     /// # Errors
-    /// [`vfs::Error::Delay`] if the file was abandoned while the caller waited for control; errors of the commit hook; [`vfs::Error::Io`] when storage fails.
+    /// [`vfs::Error::Delay`] if data of another replica is missing here; errors of the commit hook; [`vfs::Error::Io`] when storage fails.
     pub async fn renew(&self, id: ObjectId) -> Result<()> {
         let mut mutation = self.begin_maintenance().await?;
-        if self.is_abandoned(id) {
-            return Err(Error::Delay);
+        if self.incomplete.contains(id) {
+            // It may have been abandoned while the caller waited for control.
+            return Err(vfs::Error::Delay);
         }
         mutation.unmark(Table::Recovered, id);
         let touched = match mutation.touched(id) {

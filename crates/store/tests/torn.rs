@@ -3,7 +3,7 @@
 use crate::fixture::pair::{LEADER, Pair};
 use crate::fixture::{Fixture, with_size};
 use bytes::Bytes;
-use store::{ContentPiece, Store};
+use store::{ContentPiece, Store, VersionBefore};
 use vfs::{Error, FileSystem, ObjectId, ReplicaSlot};
 
 const ROOT: ObjectId = ObjectId::ROOT;
@@ -64,7 +64,7 @@ async fn what_is_abandoned_stays_so_until_it_is_adopted_and_torn_until_it_is_emp
     let version = store.attributes(id).await.unwrap().change;
     store.abandon(LEADER, 7).await.unwrap();
     assert!(store.is_abandoned(id));
-    assert_eq!(store.abandoned(), Ok(vec![(id, None)]));
+    assert_eq!(store.abandoned(), Ok(vec![(id, VersionBefore::Partial)]));
     assert_eq!(store.incomplete_files(LEADER), Ok(Vec::new()));
     pair.follower.crash();
     let store = pair.follower.store();
@@ -108,7 +108,7 @@ async fn others_learn_that_a_file_is_torn_and_that_it_was_adopted() {
     follower.abandon(LEADER, 7).await.unwrap();
     // A repeat is not a new decision.
     follower.abandon(LEADER, 7).await.unwrap();
-    assert_eq!(follower.abandoned(), Ok(vec![(id, Some(5))]));
+    assert_eq!(follower.abandoned(), Ok(vec![(id, VersionBefore::Whole(5))]));
     leader.adopt(id, true).await.unwrap();
     let adopted = pair.follow_one(&[id]).await;
     assert!(follower.is_abandoned(id), "its data has not come");
@@ -124,6 +124,35 @@ async fn others_learn_that_a_file_is_torn_and_that_it_was_adopted() {
     pair.follow_one(&[id]).await;
     assert_eq!(follower.torn(), []);
     pair.leader.remove(ROOT, "f").await.unwrap();
+}
+
+#[tokio::test]
+async fn counterexample_111_whether_the_version_before_is_whole_is_unknown_after_a_restart() {
+    let (mut pair, id) = second_version().await;
+    let store = pair.follower.store();
+    store.abandon(LEADER, 7).await.unwrap();
+    let whole = VersionBefore::Whole(5);
+    assert_eq!(store.abandoned(), Ok(vec![(id, whole)]));
+    store.sync().await.unwrap();
+    pair.follower.crash();
+    let unknown = VersionBefore::Unknown;
+    assert_eq!(pair.follower.store().abandoned(), Ok(vec![(id, unknown)]));
+}
+
+#[tokio::test]
+async fn counterexample_112_who_comes_late_adopts_nothing_and_renews_nothing_that_is_abandoned() {
+    let (pair, id) = second_version().await;
+    let store = pair.follower.store();
+    store.abandon(LEADER, 7).await.unwrap();
+    assert_eq!(store.renew(id).await, Err(Error::Delay));
+    assert!(store.is_abandoned(id));
+    store.adopt(id, false).await.unwrap();
+    let adopted = store.attributes(id).await.unwrap().change;
+    // Another survivor has taken it for torn.
+    store.adopt(id, true).await.unwrap();
+    assert_eq!(store.attributes(id).await.unwrap().change, adopted);
+    assert_eq!(store.torn(), []);
+    assert_eq!(pair.follower.read(id, 0, 5).await.unwrap(), "first");
 }
 
 /// Servers that are gone for ever had shown versions that were unknown here, and this server used the same versions again.

@@ -7,7 +7,7 @@
 use super::ControlCore;
 use super::previous::FIRST_START;
 use crate::acceptor::Answer;
-use crate::claim::Proposal;
+use crate::claim::{Depth, Proposal};
 use crate::command::Record;
 use crate::message::{Message, Told};
 use crate::name::ControlName;
@@ -15,7 +15,7 @@ use crate::own::State;
 use crate::tree::Tree;
 use crate::view::View;
 use std::collections::{BTreeMap, BTreeSet};
-use vfs::ReplicaSlot;
+use vfs::{ObjectId, ReplicaSlot};
 
 /// The approximate maximum size of a part of a report, in bytes. A message of the control lane has at most 48 KiB.
 const PART_BYTES: usize = 24 << 10;
@@ -238,9 +238,10 @@ impl ControlCore {
 
     /// What members had proposed before their restart. A proposal ends if a member holds a conflicting control.
     fn previous(&mut self, tree: &impl Tree, reports: &[Told]) -> Vec<Proposal> {
+        let held = Held::told(reports);
         let previous = reports.iter().flat_map(|told| told.previous.clone());
         let (over, previous): (Vec<_>, Vec<_>) =
-            previous.partition(|control| is_excluded(tree, control, reports));
+            previous.partition(|control| held.exclude(tree, control));
         for control in over {
             self.end_foreign(tree, control.name);
         }
@@ -263,8 +264,9 @@ impl ControlCore {
             false => self.view.majority(),
         };
         let freezes = self.settings.rules.lost_controls_freeze();
+        let held = Held::told(reports);
         let won = |count: usize, control: &Proposal| {
-            freezes && count + silent >= enough && !is_excluded(tree, control, reports)
+            freezes && count + silent >= enough && !held.exclude(tree, control)
         };
         let (won, lost): (Vec<_>, Vec<_>) = acknowledged
             .into_values()
@@ -304,11 +306,44 @@ impl ControlCore {
     }
 }
 
-/// Whether a member of the view holds a conflicting control, so that no majority can have acknowledged this one. What a
-/// member had proposed before its restart may never have been won, so it excludes nothing.
-fn is_excluded(tree: &impl Tree, control: &Proposal, reports: &[Told]) -> bool {
-    let mut held = reports.iter().flat_map(|told| &told.held);
-    held.any(|other| other.conflicts_with(tree, control))
+/// The controls that members of the view hold. What a member had proposed before its restart may never have been won, and is not among them.
+struct Held<'r> {
+    all: Vec<&'r Proposal>,
+    /// By the objects that they claim: there may be tens of thousands of them, and as many controls to compare with them.
+    at: BTreeMap<ObjectId, Vec<&'r Proposal>>,
+}
+
+impl<'r> Held<'r> {
+    fn told(reports: &'r [Told]) -> Held<'r> {
+        let all: Vec<&Proposal> = reports.iter().flat_map(|told| &told.held).collect();
+        let mut at = BTreeMap::<ObjectId, Vec<&Proposal>>::new();
+        for control in &all {
+            for claim in &control.claims {
+                at.entry(claim.object).or_default().push(control);
+            }
+        }
+        Held { all, at }
+    }
+
+    /// Whether one of them conflicts with a control, so that no majority can have acknowledged that one.
+    fn exclude(&self, tree: &impl Tree, control: &Proposal) -> bool {
+        let conflicts = |other: &&Proposal| other.conflicts_with(tree, control);
+        let mut claims = control.claims.iter();
+        if claims.clone().any(|claim| claim.depth == Depth::Deep) {
+            return self.all.iter().any(conflicts);
+        }
+        claims.any(|claim| {
+            let above = tree.above(claim.object);
+            let mut objects = [claim.object]
+                .into_iter()
+                .chain(claim.ancestors.iter().copied())
+                .chain(above.iter().copied());
+            objects.any(|object| {
+                let there = self.at.get(&object);
+                there.is_some_and(|there| there.iter().any(conflicts))
+            })
+        })
+    }
 }
 
 impl Told {

@@ -25,6 +25,7 @@ use vfs::{
     ObjectId, ObjectKind, ReplicaSlot, RequestGroup, Result,
 };
 
+use crate::held::Unsure;
 use crate::holders::Holders;
 use crate::moves::{Came, Leaving};
 use crate::passed_on::Passed;
@@ -103,7 +104,7 @@ pub struct PoolTree {
     /// Files of other homes whose number of local names must be reported.
     pub(crate) owed: Mutex<BTreeSet<ObjectId>>,
     /// Homes that must be asked for their number of names of local files.
-    pub(crate) unsure: Mutex<BTreeSet<ReplicaSlot>>,
+    pub(crate) unsure: Mutex<BTreeMap<ReplicaSlot, Unsure>>,
     /// The directory of hidden names, at the first server and once known.
     pub(crate) hidden_directory: OnceLock<ObjectId>,
     /// Directories that are sealed here, as far as this run knows.

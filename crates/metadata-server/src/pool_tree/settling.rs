@@ -19,6 +19,8 @@ pub(super) enum Part {
     Passed(ReplicaSlot),
     /// Moves to this home, by their source.
     Came(ReplicaSlot),
+    /// Moves from this home, by their decider.
+    Leaving(ReplicaSlot),
     /// Numbers of names, by the home that is told.
     Owed(ReplicaSlot),
     /// Numbers of names, by the home that is asked.
@@ -37,7 +39,6 @@ impl Drop for Settling<'_> {
 impl PoolTree {
     /// Settles operations over several homes. Call it about once a second. A server that is away, or silent, holds up only what needs it.
     pub async fn settle_over_homes(&self) {
-        self.settle_leaving().await;
         let mut tasks = JoinSet::new();
         for part in self.parts() {
             let Ok(tree) = self.this() else { return };
@@ -54,11 +55,12 @@ impl PoolTree {
     }
 
     fn parts(&self) -> Vec<Part> {
-        let unsure = locked(&self.unsure).clone();
+        let unsure: Vec<ReplicaSlot> = locked(&self.unsure).keys().copied().collect();
+        let leaving = self.deciders_of_leaving().into_iter().map(Part::Leaving);
         let passed = self.sources_of_passed().into_iter().map(Part::Passed);
         let came = self.sources_of_came().into_iter().map(Part::Came);
         let owed = self.owed_to().into_iter().map(Part::Owed);
-        let all = passed.chain(came).chain(owed);
+        let all = leaving.chain(passed).chain(came).chain(owed);
         all.chain(unsure.into_iter().map(Part::Unsure)).collect()
     }
 
@@ -66,6 +68,7 @@ impl PoolTree {
         match part {
             Part::Passed(source) => self.settle_passed(source).await,
             Part::Came(source) => self.settle_came(source).await,
+            Part::Leaving(decider) => self.settle_leaving(decider).await,
             Part::Owed(to) => self.settle_owed(to).await,
             Part::Unsure(at) => self.settle_unsure(at).await,
         }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::engine::{Engine, Guard};
+use crate::driver::frozen::Covered;
 use crate::driver::lease_state::LeaseState;
 use crate::driver::local_replica::LocalReplica;
 use crate::state::views::Debt;
@@ -102,12 +103,16 @@ impl LocalReplica {
         left.or_else(|| self.owing(guard).map(Lack::OwedBy))
     }
 
-    /// A member that has not yet said that this replica has everything that it owed.
+    /// A member that has not yet said that this replica has everything that it owed, or whose data of a file has given way here and is asked for again:
+    /// it may have said so before (counterexample 110).
     fn owing(&self, guard: &Guard<'_>) -> Option<ReplicaSlot> {
         let (own, ledger) = (self.slot(), &guard.ledger);
         let arrival = self.state.arrival.lock();
         let mut others = ledger.active.difference(&ledger.witnesses);
-        let owing = others.find(|slot| **slot != own && !arrival.caught_up.contains(slot));
+        let owing = others.find(|slot| {
+            **slot != own
+                && (!arrival.caught_up.contains(slot) || self.store.has_given_way(**slot, None))
+        });
         owing.copied()
     }
 
@@ -135,9 +140,10 @@ impl LocalReplica {
                 return Some(Lack::OfTheLost(lost, Some(**ahead)));
             }
             let incomplete = self.store.incomplete_files(lost);
-            let frozen = |file| guard.is_frozen_by(lost, file);
+            let frozen = Covered::by(guard.frozen_of(lost));
+            let is_frozen = |file| frozen.covers(guard, file);
             let whole =
-                incomplete.is_ok_and(|files| files.into_iter().all(|(file, ..)| frozen(file)));
+                incomplete.is_ok_and(|files| files.into_iter().all(|(file, ..)| is_frozen(file)));
             (!whole).then_some(Lack::OfTheLost(lost, None))
         })
     }

@@ -2,11 +2,43 @@
 //!
 //! What must never enter: which replicas are lost, and when it is decided.
 
+use std::collections::HashSet;
+
 use control::{Depth, Incarnation, Proposal};
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::engine::{Engine, Guard};
 use crate::driver::lease_state::LeaseState;
+
+/// What some controls cover, for questions about many files: each costs no more than the directories above the file.
+#[derive(Debug, Default)]
+pub(super) struct Covered {
+    objects: HashSet<ObjectId>,
+    /// Everything below these, too.
+    deep: HashSet<ObjectId>,
+}
+
+impl Covered {
+    pub(super) fn by<'g>(grants: impl Iterator<Item = &'g Proposal>) -> Covered {
+        let mut covered = Covered::default();
+        for claim in grants.flat_map(|grant| &grant.claims) {
+            covered.objects.insert(claim.object);
+            if claim.depth == Depth::Deep {
+                covered.deep.insert(claim.object);
+            }
+        }
+        covered
+    }
+
+    /// Whether one of the controls covers a file by itself or through a directory above it.
+    pub(super) fn covers(&self, guard: &Guard<'_>, file: ObjectId) -> bool {
+        let through_a_directory = || {
+            let above = control::ancestors(&guard.tree, file);
+            above.iter().any(|directory| self.deep.contains(directory))
+        };
+        self.objects.contains(&file) || (!self.deep.is_empty() && through_a_directory())
+    }
+}
 
 impl Engine {
     /// The controls of replicas that take no part.
@@ -49,10 +81,11 @@ impl Engine {
         files: &[T],
         file: impl Fn(T) -> ObjectId,
     ) -> Vec<T> {
+        let covered = Covered::by(std::iter::once(control));
         self.with_core(|guard| {
             let files = files.iter().copied();
             files
-                .filter(|one| guard.covers(control, file(*one)))
+                .filter(|one| covered.covers(guard, file(*one)))
                 .collect()
         })
     }
@@ -79,28 +112,22 @@ impl Engine {
 }
 
 impl Guard<'_> {
-    fn frozen_of(&self, lost: ReplicaSlot) -> impl Iterator<Item = &Proposal> {
+    pub(super) fn frozen_of(&self, lost: ReplicaSlot) -> impl Iterator<Item = &Proposal> {
         self.frozen().filter(move |grant| grant.name.holder == lost)
-    }
-
-    /// Whether a control covers a file by itself or through a directory above it.
-    pub(super) fn covers(&self, grant: &Proposal, file: ObjectId) -> bool {
-        let above = control::ancestors(&self.tree, file);
-        let mut claims = grant.claims.iter();
-        claims.any(|claim| {
-            claim.object == file || (claim.depth == Depth::Deep && above.contains(&claim.object))
-        })
-    }
-
-    /// Whether a control of a lost replica covers a file.
-    pub(super) fn is_frozen_by(&self, lost: ReplicaSlot, file: ObjectId) -> bool {
-        self.frozen_of(lost).any(|grant| self.covers(grant, file))
     }
 
     /// Whether data of a file is missing here that a lost replica has.
     pub(super) fn lacks_frozen(&self, file: ObjectId) -> bool {
-        let mut missing = self.tree.store.lacks_data_of(file).into_iter();
-        missing.any(|lost| self.is_frozen_by(lost, file))
+        let missing = self.tree.store.lacks_data_of(file);
+        if missing.is_empty() {
+            return false;
+        }
+        let frozen = self.frozen();
+        let theirs = frozen.filter(|grant| missing.contains(&grant.name.holder));
+        let above = control::ancestors(&self.tree, file);
+        theirs.flat_map(|grant| &grant.claims).any(|claim| {
+            claim.object == file || (claim.depth == Depth::Deep && above.contains(&claim.object))
+        })
     }
 
     pub(super) fn withholds(&self, lease: &LeaseState, file: ObjectId) -> bool {

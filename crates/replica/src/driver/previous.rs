@@ -8,6 +8,7 @@ use control::{Position, Proposal};
 use vfs::{ObjectId, ReplicaSlot};
 
 use crate::driver::engine::{Engine, Guard};
+use crate::driver::frozen::Covered;
 use crate::state::ledger::Previous;
 
 impl Engine {
@@ -20,8 +21,9 @@ impl Engine {
             guard.ledger.began_at = position;
             let (now, follows) = (guard.now, Position(position));
             let mut files = HashSet::new();
+            let covered = Covered::by(own.iter().copied());
             for file in marked {
-                if own.iter().any(|grant| guard.covers(grant, file)) {
+                if covered.covers(guard, file) {
                     guard.ledger.unshipped.suspected(now, file, follows);
                     files.insert(file);
                 } else {

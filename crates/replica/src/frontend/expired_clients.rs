@@ -27,6 +27,8 @@ const LOOKS_PER_LEASE: u32 = 10;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 /// At most this many clients are named in one message; it fits even with the longest names.
 const CLIENTS_AT_ONCE: usize = 32;
+/// How long giving up one lock is tried: it may need control, over the wide area. One that takes longer keeps others waiting no longer than this.
+const EACH: Duration = Duration::from_secs(5);
 /// How long an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
@@ -174,7 +176,7 @@ async fn give_up(replica: &Arc<LocalReplica>, clients: &[Client]) {
         denials = holdings.denials.len(),
         "clients have not come back from a server that they lost; what they held is given up"
     );
-    let file_system = ReplicatedFileSystem::new(replica.clone());
+    let file_system = ReplicatedFileSystem::impatient(replica.clone(), EACH);
     if let Err(error) = file_system.give_up(&holdings).await {
         tracing::info!(%error, "not everything that absent clients hold could be given up; it is tried again");
     }

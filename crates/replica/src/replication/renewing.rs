@@ -18,51 +18,45 @@ use crate::state::ledger::Verdict;
 
 /// Gives new versions to files that lost unstable data in a crash of this server or of a data server of its pool: all replicas get what is left, and
 /// no client trusts its cache. Runs until the replica stops.
-pub(crate) async fn renew_recovered(replica: Arc<LocalReplica>, mut recovered: Vec<ObjectId>) {
+pub(crate) async fn renew_recovered(replica: Arc<LocalReplica>) {
     let mut found_lost = replica.store.found_lost();
-    // Some may have been found since the list was made.
-    found_lost.mark_changed();
     loop {
-        renew_all(&replica, &recovered).await;
-        if found_lost.changed().await.is_err() {
-            return;
-        }
-        match replica.store.recovered() {
-            Ok(listed) => recovered = listed,
+        // Changes from here on count.
+        found_lost.mark_unchanged();
+        let mut changes = replica.engine.notifications();
+        let recovered = match replica.store.recovered() {
+            Ok(listed) => listed,
             // A store that has failed ends the server.
             Err(error) => return tracing::error!(%error, "files are not renewed"),
-        }
-    }
-}
-
-async fn renew_all(replica: &LocalReplica, recovered: &[ObjectId]) {
-    let left = |files: usize| {
-        let recovering = &replica.state.metrics.recovering;
-        recovering.store(files as u64, Ordering::Relaxed);
-    };
-    left(recovered.len());
-    let mut files: Vec<ObjectId> = recovered.to_vec();
-    while !files.is_empty() {
-        // Changes from here on count.
-        let mut changes = replica.engine.notifications();
-        let mut waiting = Vec::new();
-        // One that waits for a lost replica keeps no other waiting.
-        for file in files {
-            if !renew(replica, file).await {
-                waiting.push(file);
-            }
-        }
-        files = waiting;
-        left(files.len());
-        if !files.is_empty() {
+        };
+        let left = renew_all(&replica, &recovered).await;
+        // The next round also has files that were found meanwhile: one that waits keeps no other waiting.
+        if left > 0 {
             changed(&mut changes, CALM, Instant::now() + UNNOTIFIED).await;
+        } else if found_lost.changed().await.is_err() {
+            return;
         }
     }
 }
 
-/// Returns whether it is done. If a lost replica has part of a version, that version or the decision about it comes first.
+/// Returns how many files are left.
+async fn renew_all(replica: &LocalReplica, recovered: &[ObjectId]) -> usize {
+    let mut left = recovered.len();
+    let recovering = &replica.state.metrics.recovering;
+    for file in recovered {
+        recovering.store(left as u64, Ordering::Relaxed);
+        if renew(replica, *file).await {
+            left -= 1;
+        }
+    }
+    recovering.store(left as u64, Ordering::Relaxed);
+    left
+}
+
+/// Returns whether it is done. If another replica has part of a version, that version or the decision about it comes first: a new version of what is
+/// here would replace that part at all others.
 async fn renew(replica: &LocalReplica, file: ObjectId) -> bool {
-    if replica.store.is_abandoned(file) || replica.engine.lacks_frozen(file) {
+    if !replica.store.lacks_data_of(file).is_empty() {
         return false;
     }
     let renew = |store: Store| async move { store.renew(file).await };

@@ -3,7 +3,7 @@
 //! A mark names the primary whose data is missing. It is in the same batch as the update that reports the data
 //! change. The table is authoritative; memory holds a copy, because every read looks at it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -53,6 +53,8 @@ struct Marks {
     arrived: BTreeMap<Of, u64>,
     /// Files whose data is that of a later stream position than the rows.
     ahead: BTreeMap<Of, u64>,
+    /// Files that were abandoned since the store was opened: what their marks say of the version before is known.
+    abandoned: BTreeSet<ObjectId>,
 }
 
 /// The marked files.
@@ -104,9 +106,20 @@ impl Incomplete {
         }
     }
 
+    /// The file was abandoned just now.
+    pub(super) fn abandoned(&self, file: ObjectId) {
+        self.marks().abandoned.insert(file);
+    }
+
+    /// Whether the file was abandoned since the store was opened.
+    pub(super) fn has_abandoned(&self, file: ObjectId) -> bool {
+        self.marks().abandoned.contains(&file)
+    }
+
     /// The object is gone.
     pub(crate) fn forget(&self, file: ObjectId) {
         let mut marks = self.marks();
+        marks.abandoned.remove(&file);
         for slot in marks.of(file) {
             marks.missing.remove(&(file, slot));
             marks.arrived.remove(&(file, slot));
@@ -143,7 +156,12 @@ impl Incomplete {
         let mut marks = self.marks();
         match mark {
             Some(mark) => drop(marks.missing.insert(of, mark)),
-            None => drop(marks.missing.remove(&of)),
+            None => {
+                marks.missing.remove(&of);
+                if of.1 == NOBODY {
+                    marks.abandoned.remove(&of.0);
+                }
+            }
         }
     }
 

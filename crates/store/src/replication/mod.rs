@@ -27,6 +27,7 @@ use vfs::{Extent, ObjectId, ReplicaSlot, Result, WriteVerifier};
 pub use base::{BasePlace, BaseScan, BaseState};
 pub(crate) use incomplete::Incomplete;
 pub use merging::MergedRows;
+pub use torn::VersionBefore;
 pub(crate) use unshipped::MarkedFiles;
 
 use crate::committer::Ticket;

@@ -29,16 +29,34 @@ const SKIPPED_VERSIONS: u64 = 1 << 30;
 /// The error text for reads of a torn file.
 const TORN: &str = "part of this file was lost with a server: restore it from elsewhere, or truncate it; see the alarm `torn-files`";
 
+/// What is here of the version before the one of which a lost primary has data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VersionBefore {
+    /// All of it, up to this size: nothing of the missing data had arrived.
+    Whole(u64),
+    /// Some of the missing data has replaced it.
+    Partial,
+    /// It was known when the file was abandoned, before this store was opened or elsewhere.
+    Unknown,
+}
+
 impl OpenStore {
-    /// Abandoned files that no replica has adopted as far as this replica knows, in the order of identifiers. Each with the size up
-    /// to which its data is that of the version before, if nothing of the missing data had arrived.
+    /// Abandoned files that no replica has adopted as far as this replica knows, in the order of identifiers. Each with what is here of the version
+    /// before.
     ///
     /// # Errors
     /// [`vfs::Error::Io`] when storage has failed.
-    pub fn abandoned(&self) -> Result<Vec<(ObjectId, Option<u64>)>> {
+    pub fn abandoned(&self) -> Result<Vec<(ObjectId, VersionBefore)>> {
         self.health.check()?;
         let marks = self.incomplete.of_primary(NOBODY).into_iter();
-        Ok(marks.map(|(file, mark)| (file, mark.whole)).collect())
+        let before = |file, mark: Mark| match mark.whole {
+            Some(size) => VersionBefore::Whole(size),
+            None if self.incomplete.has_abandoned(file) => VersionBefore::Partial,
+            None => VersionBefore::Unknown,
+        };
+        Ok(marks
+            .map(|(file, mark)| (file, before(file, mark)))
+            .collect())
     }
 
     /// Whether a file is abandoned, so that it can be neither read nor written yet.
@@ -109,6 +127,7 @@ impl OpenStore {
             mutation.then(move |store, _| {
                 store.incomplete.set(of, None);
                 store.incomplete.set((file, NOBODY), Some(abandoned));
+                store.incomplete.abandoned(file);
             });
         }
         let last = mutation.last(Sequence::Changes);
@@ -120,12 +139,16 @@ impl OpenStore {
 
 impl Operation {
     /// Gives an abandoned file a new version with the data that is here. The change is an ordinary [`crate::Change::Data`] that
-    /// marks all data as unshipped. With `torn` the file cannot be read anywhere until it is truncated to nothing.
+    /// marks all data as unshipped. With `torn` the file cannot be read anywhere until it is truncated to nothing. A file that is not abandoned any more
+    /// stays as it is: another replica has adopted it.
     ///
     /// # Errors
     /// Errors of the commit hook; [`vfs::Error::Io`] when storage fails.
     pub async fn adopt(&self, file: ObjectId, torn: bool) -> Result<()> {
         let mut mutation = self.begin_maintenance().await?;
+        if !self.is_abandoned(file) {
+            return Ok(());
+        }
         self.unmark_abandoned(&mut mutation, file);
         let touched = match mutation.touched(file) {
             Err(Error::Stale) => return mutation.commit_local().map(|_| ()),

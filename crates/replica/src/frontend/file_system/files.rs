@@ -392,12 +392,22 @@ impl FileSystem for ReplicatedFileSystem {
 
     async fn give_up(&self, holdings: &vfs::Holdings) -> Result<()> {
         let mut outcome = Ok(());
+        // What a lost replica decides about waits for that replica, and keeps nothing else waiting.
+        let waits = |id: ObjectId| self.holder(id).is_some_and(|holder| self.is_lost(holder));
         for (id, owner) in &holdings.locks {
+            if waits(*id) {
+                outcome = Err(Error::Delay);
+                continue;
+            }
             let done = self.unlock(*id, owner, ByteRange::EVERYTHING).await;
             outcome = outcome.and(done);
             self.replica.state.lock_listeners.tell(*id);
         }
         for (id, owner) in &holdings.denials {
+            if waits(*id) {
+                outcome = Err(Error::Delay);
+                continue;
+            }
             let done = self.close_denial(*id, owner).await;
             outcome = outcome.and(done);
             self.replica.state.lock_listeners.tell(*id);

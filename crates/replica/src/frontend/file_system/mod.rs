@@ -46,6 +46,8 @@ pub(crate) struct ReplicatedFileSystem {
     forwarding: Option<Forwarding>,
     /// The operation adopts an abandoned file.
     adopting: bool,
+    /// How long an operation is tried.
+    patience: Duration,
 }
 
 /// What is known of a forwarded operation.
@@ -66,17 +68,26 @@ impl ReplicatedFileSystem {
     /// For operations of this server's clients, and of the replica itself.
     pub(crate) fn new(replica: Arc<LocalReplica>) -> ReplicatedFileSystem {
         ReplicatedFileSystem {
+            patience: replica.state.settings.patience,
             replica,
             forwarding: None,
             adopting: false,
         }
     }
 
+    /// The same, for one of many changes that the replica itself tries again later.
+    pub(crate) fn impatient(replica: Arc<LocalReplica>, patience: Duration) -> ReplicatedFileSystem {
+        ReplicatedFileSystem {
+            patience,
+            ..ReplicatedFileSystem::new(replica)
+        }
+    }
+
     /// The same, to adopt abandoned files.
-    pub(crate) fn adopting(replica: Arc<LocalReplica>) -> ReplicatedFileSystem {
+    pub(crate) fn adopting(replica: Arc<LocalReplica>, patience: Duration) -> ReplicatedFileSystem {
         ReplicatedFileSystem {
             adopting: true,
-            ..ReplicatedFileSystem::new(replica)
+            ..ReplicatedFileSystem::impatient(replica, patience)
         }
     }
 
@@ -222,7 +233,7 @@ impl ReplicatedFileSystem {
 
     /// When a client is told to try again.
     fn deadline(&self) -> Instant {
-        Instant::now() + self.replica.state.settings.patience
+        Instant::now() + self.patience
     }
 
     /// The replica to which an operation on this object goes; `None` if this replica answers it (rule 20).

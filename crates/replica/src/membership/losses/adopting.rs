@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::Store;
+use store::{Store, VersionBefore};
 use tokio::time::Instant;
 use vfs::{AccessCheck, Credentials, Error, FileSystem, ObjectId, Result, SetAttributes};
 
@@ -28,8 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Logged once; repeats are summed later.
 const KEEPING: &str = "what is left of torn files cannot be kept aside";
 
-/// A new version is tried for this long in a row; then other work goes on.
-const IN_A_ROW: Duration = Duration::from_secs(1);
+/// A change of a file is tried for this long in a row; then that of the next one.
+const IN_A_ROW: Duration = Duration::from_secs(2);
 
 /// The adoption of abandoned files.
 #[derive(Debug, Default)]
@@ -38,6 +38,8 @@ pub(super) struct Adoption {
     since: Option<Instant>,
     /// Torn files whose remains are kept aside.
     kept: BTreeSet<ObjectId>,
+    /// Logged once for each file.
+    failed: BTreeSet<ObjectId>,
 }
 
 /// What becomes of an abandoned file.
@@ -65,8 +67,12 @@ impl Adoption {
             return;
         }
         let mut fates = Vec::with_capacity(abandoned.len());
-        for (file, whole) in abandoned {
-            fates.push((file, fate(replica, file, whole).await));
+        // A survivor that knows what the others had comes first.
+        let is_late = since.elapsed() > 2 * PATIENCE;
+        for (file, before) in abandoned {
+            if let Some(fate) = fate(replica, file, before, is_late).await {
+                fates.push((file, fate));
+            }
         }
         let torn = fates.iter().filter(|(_, fate)| *fate == Fate::Torn);
         let torn = torn.map(|(file, _)| *file);
@@ -91,18 +97,29 @@ impl Adoption {
                 // It is tried again, and must not keep others waiting: what holds it may be lost.
                 Err(Error::Delay) => {}
                 Err(error) => {
-                    return tracing::error!(%file, %error, "an abandoned file cannot be adopted");
+                    if self.failed.insert(file) {
+                        tracing::error!(%file, %error, "an abandoned file cannot be adopted yet");
+                    }
                 }
             }
         }
     }
 }
 
-async fn fate(replica: &LocalReplica, file: ObjectId, whole: Option<u64>) -> Fate {
-    match whole {
-        _ if durability::setting_of(replica, file).await.0 == Durability::Majority => Fate::AsItIs,
-        Some(size) => Fate::Before(size),
-        None => Fate::Torn,
+/// `None` while another survivor may know better.
+async fn fate(
+    replica: &LocalReplica,
+    file: ObjectId,
+    before: VersionBefore,
+    is_late: bool,
+) -> Option<Fate> {
+    match before {
+        _ if durability::setting_of(replica, file).await.0 == Durability::Majority => {
+            Some(Fate::AsItIs)
+        }
+        VersionBefore::Whole(size) => Some(Fate::Before(size)),
+        VersionBefore::Partial => Some(Fate::Torn),
+        VersionBefore::Unknown => is_late.then_some(Fate::Torn),
     }
 }
 
@@ -178,7 +195,7 @@ async fn cut(replica: &Arc<LocalReplica>, file: ObjectId, size: u64) -> Result<(
         Ok(_) | Err(Error::Stale) => return Ok(()),
         Err(error) => return Err(error),
     }
-    let file_system = ReplicatedFileSystem::adopting(replica.clone());
+    let file_system = ReplicatedFileSystem::adopting(replica.clone(), IN_A_ROW);
     let set = SetAttributes {
         size: Some(size),
         ..SetAttributes::default()

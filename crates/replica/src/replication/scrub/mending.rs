@@ -11,7 +11,7 @@ use store::{ContentDigest, ContentPiece};
 use vfs::{Error, FileSystem, ObjectId, ReplicaSlot, Result};
 
 use super::asking::{ask, called};
-use super::contents::{all_theirs, majority};
+use super::contents::{all_theirs, majority, theirs};
 use crate::driver::local_replica::LocalReplica;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion, Stretch};
 
@@ -93,8 +93,14 @@ async fn right_content(
     file: ObjectId,
     version: vfs::ChangeAttribute,
 ) -> Result<Option<(ContentDigest, ReplicaSlot)>> {
-    let theirs = all_theirs(replica, file, version).await;
     let noted = replica.store.noted_content(file)?;
+    if let Some(right) = noted
+        && right.change == version
+        && let Some(from) = a_holder(replica, file, right).await
+    {
+        return Ok(Some((right, from)));
+    }
+    let theirs = all_theirs(replica, file, version).await;
     let right = match noted {
         Some(noted) => Some(noted),
         None => majority(theirs.values()),
@@ -109,6 +115,21 @@ async fn right_content(
         replica.state.scrub.undecided(file, what);
     }
     Ok(from.map(|(slot, _)| (right, *slot)))
+}
+
+/// A replica that has noted the same digest of this version. Its disk is not read for that: what it sends is compared with the digest in any case.
+async fn a_holder(
+    replica: &Arc<LocalReplica>,
+    file: ObjectId,
+    right: ContentDigest,
+) -> Option<ReplicaSlot> {
+    for other in replica.holders_in_contact() {
+        let question = ScrubQuestion::Content { file, again: false };
+        if theirs(replica, other, question, right.change).await == Some(right) {
+            return Some(other);
+        }
+    }
+    None
 }
 
 /// The next parts of a content.

@@ -153,3 +153,52 @@ async fn counterexample_78_who_has_the_best_of_a_file_may_say_what_it_had_sent_b
         assert_eq!(site.load(ROOT, "file").await.unwrap(), b"new");
     }
 }
+
+/// Of three replicas the third was away while the second wrote a file, and the first changes it when the second's contents are on their way to the
+/// third. These give way there, and the third asks the first for all of the file. Nobody owes it anything then, but it has not got that file yet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_110_who_asked_for_a_file_again_waits_for_it_before_it_takes_part() {
+    let mut set = Set::failing(3).await;
+    let file = set.sites[1].save(ROOT, "file", b"old text").await.unwrap();
+    set.rest().await;
+    let third = set.crash(2).await;
+    let second = set.sites[1].replica.clone();
+    eventually("the others go on without it", || {
+        let mut members = second.view_status().members.into_iter();
+        second.ready() && members.any(|member| member.slot == 3 && !member.active)
+    })
+    .await;
+    set.sites[1].write(file, 0, b"NEW").await.unwrap();
+    eventually("the first has it", || held(&set.sites[0], file) == b"NEW text").await;
+    hold_back(second.local(), 3, PATIENCE / 12);
+    set.revive(2, third).await;
+    let site = &set.sites[2];
+    let inbox = site.replica.local().state.inboxes.get(ReplicaSlot(2));
+    let inbox = inbox.unwrap();
+    let nothing = inbox.putting.acquire_many(PUTTING_AT_ONCE).await;
+    let sent = &second.local().state.metrics.content_bytes;
+    let before = sent.load(Ordering::Relaxed);
+    eventually("it is admitted", || {
+        let mut members = second.view_status().members.into_iter();
+        members.any(|member| member.slot == 3 && member.active)
+    })
+    .await;
+    eventually("it is on its way", || sent.load(Ordering::Relaxed) > before).await;
+    assert!(!site.replica.ready(), "it has everything already");
+    let first = &set.sites[0];
+    first.write(file, 8, b" and more").await.unwrap();
+    eventually("the first's change is there and its control has ended", || {
+        let is_here = site.store.file_size(file) == Ok(17);
+        is_here && first.replica.status().controls_total == 0
+    })
+    .await;
+    hold_back(first.replica.local(), 3, PATIENCE / 6);
+    drop(nothing);
+    eventually("it asks the first for all of it", || {
+        site.store.has_given_way(ReplicaSlot(1), Some(file))
+    })
+    .await;
+    assert_eq!(site.load(ROOT, "file").await.unwrap(), b"NEW text and more");
+    drop(second);
+    set.assert_equal().await;
+}
