@@ -120,6 +120,7 @@
 //! | 110 | `walk/given_way.rs` of `replica` | as 91 |
 //! | 111 | `tests/torn.rs` of `store` | as 91 |
 //! | 112 | `tests/torn.rs` of `store` | as 91 |
+//! | 113 | `walk/given_way.rs` of `replica` | as 91 |
 
 #![forbid(unsafe_code)]
 

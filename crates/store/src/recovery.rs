@@ -173,12 +173,13 @@ impl Operation {
     /// of its data as unshipped. A file that is gone is removed from the list.
     ///
     /// # Errors
-    /// [`vfs::Error::Delay`] if data of another replica is missing here; errors of the commit hook; [`vfs::Error::Io`] when storage fails.
+    /// [`vfs::Error::Delay`] if data of another replica is missing here, or the file is abandoned; errors of the commit hook; [`vfs::Error::Io`] when storage fails.
     pub async fn renew(&self, id: ObjectId) -> Result<()> {
         let mut mutation = self.begin_maintenance().await?;
-        if self.incomplete.contains(id) {
-            // It may have been abandoned while the caller waited for control.
-            return Err(vfs::Error::Delay);
+        // Data of a file without a name is not sent to others.
+        let is_named = mutation.object(id).is_ok_and(|row| row.links > 0);
+        if self.is_abandoned(id) || (is_named && self.incomplete.contains(id)) {
+            return Err(Error::Delay);
         }
         mutation.unmark(Table::Recovered, id);
         let touched = match mutation.touched(id) {

@@ -109,6 +109,11 @@ async fn others_learn_that_a_file_is_torn_and_that_it_was_adopted() {
     // A repeat is not a new decision.
     follower.abandon(LEADER, 7).await.unwrap();
     assert_eq!(follower.abandoned(), Ok(vec![(id, VersionBefore::Whole(5))]));
+    // The leader has given up another replica's data of the file.
+    let third = ReplicaSlot(9);
+    let lacking = leader.note_lacking((id, third), (0, 1), 0);
+    lacking.await.unwrap();
+    leader.abandon(third, 7).await.unwrap();
     leader.adopt(id, true).await.unwrap();
     let adopted = pair.follow_one(&[id]).await;
     assert!(follower.is_abandoned(id), "its data has not come");
@@ -149,7 +154,7 @@ async fn counterexample_112_who_comes_late_adopts_nothing_and_renews_nothing_tha
     store.adopt(id, false).await.unwrap();
     let adopted = store.attributes(id).await.unwrap().change;
     // Another survivor has taken it for torn.
-    store.adopt(id, true).await.unwrap();
+    assert_eq!(store.adopt(id, true).await, Err(Error::Delay));
     assert_eq!(store.attributes(id).await.unwrap().change, adopted);
     assert_eq!(store.torn(), []);
     assert_eq!(pair.follower.read(id, 0, 5).await.unwrap(), "first");

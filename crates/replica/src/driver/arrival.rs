@@ -60,9 +60,7 @@ impl Engine {
         let owed = debts.values().flat_map(|debt| &debt.files);
         let owed: BTreeSet<ObjectId> = owed.copied().collect();
         self.with_core(|guard| {
-            let owed = owed.into_iter();
-            let withheld: BTreeSet<ObjectId> =
-                owed.filter(|file| guard.withholds(lease, *file)).collect();
+            let withheld = guard.withheld(lease, owed);
             let ledger = &mut guard.ledger;
             for (slot, debt) in debts.iter_mut() {
                 if let Some(backlog) = ledger.unshipped.peer(*slot) {
@@ -103,16 +101,12 @@ impl LocalReplica {
         left.or_else(|| self.owing(guard).map(Lack::OwedBy))
     }
 
-    /// A member that has not yet said that this replica has everything that it owed, or whose data of a file has given way here and is asked for again:
-    /// it may have said so before (counterexample 110).
+    /// A member that has not yet said that this replica has everything that it owed.
     fn owing(&self, guard: &Guard<'_>) -> Option<ReplicaSlot> {
         let (own, ledger) = (self.slot(), &guard.ledger);
         let arrival = self.state.arrival.lock();
         let mut others = ledger.active.difference(&ledger.witnesses);
-        let owing = others.find(|slot| {
-            **slot != own
-                && (!arrival.caught_up.contains(slot) || self.store.has_given_way(**slot, None))
-        });
+        let owing = others.find(|slot| **slot != own && !arrival.caught_up.contains(slot));
         owing.copied()
     }
 

@@ -2,7 +2,7 @@
 //!
 //! What must never enter: which replicas are lost, and when it is decided.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use control::{Depth, Incarnation, Proposal};
 use vfs::{ObjectId, ReplicaSlot};
@@ -21,13 +21,17 @@ pub(super) struct Covered {
 impl Covered {
     pub(super) fn by<'g>(grants: impl Iterator<Item = &'g Proposal>) -> Covered {
         let mut covered = Covered::default();
-        for claim in grants.flat_map(|grant| &grant.claims) {
-            covered.objects.insert(claim.object);
+        grants.for_each(|grant| covered.add(grant));
+        covered
+    }
+
+    fn add(&mut self, grant: &Proposal) {
+        for claim in &grant.claims {
+            self.objects.insert(claim.object);
             if claim.depth == Depth::Deep {
-                covered.deep.insert(claim.object);
+                self.deep.insert(claim.object);
             }
         }
-        covered
     }
 
     /// Whether one of the controls covers a file by itself or through a directory above it.
@@ -117,20 +121,50 @@ impl Guard<'_> {
     }
 
     /// Whether data of a file is missing here that a lost replica has.
-    pub(super) fn lacks_frozen(&self, file: ObjectId) -> bool {
+    fn lacks_frozen(&self, file: ObjectId) -> bool {
         let missing = self.tree.store.lacks_data_of(file);
-        if missing.is_empty() {
-            return false;
-        }
-        let frozen = self.frozen();
-        let theirs = frozen.filter(|grant| missing.contains(&grant.name.holder));
+        !missing.is_empty() && self.is_frozen_by(&missing, file)
+    }
+
+    /// Whether a control of one of these lost replicas covers a file. For one file this costs less than an index.
+    fn is_frozen_by(&self, lost: &[ReplicaSlot], file: ObjectId) -> bool {
+        let theirs = (self.frozen()).filter(|grant| lost.contains(&grant.name.holder));
         let above = control::ancestors(&self.tree, file);
         theirs.flat_map(|grant| &grant.claims).any(|claim| {
             claim.object == file || (claim.depth == Depth::Deep && above.contains(&claim.object))
         })
     }
 
-    pub(super) fn withholds(&self, lease: &LeaseState, file: ObjectId) -> bool {
+    fn withholds(&self, lease: &LeaseState, file: ObjectId) -> bool {
+        self.withholds_if(lease, file, |missing| self.is_frozen_by(missing, file))
+    }
+
+    /// Those of these files that are withheld, see [`Engine::withholds`].
+    pub(super) fn withheld(
+        &self,
+        lease: &LeaseState,
+        mut files: BTreeSet<ObjectId>,
+    ) -> BTreeSet<ObjectId> {
+        let mut covered = BTreeMap::<ReplicaSlot, Covered>::new();
+        for grant in self.frozen() {
+            covered.entry(grant.name.holder).or_default().add(grant);
+        }
+        files.retain(|file| {
+            self.withholds_if(lease, *file, |missing| {
+                let mut theirs = missing.iter().filter_map(|lost| covered.get(lost));
+                theirs.any(|theirs| theirs.covers(self, *file))
+            })
+        });
+        files
+    }
+
+    /// `is_frozen`: whether a control of one of these lost replicas covers the file.
+    fn withholds_if(
+        &self,
+        lease: &LeaseState,
+        file: ObjectId,
+        is_frozen: impl Fn(&[ReplicaSlot]) -> bool,
+    ) -> bool {
         let missing = self.tree.store.lacks_data_of(file);
         if missing.is_empty() {
             return false;
@@ -140,6 +174,6 @@ impl Guard<'_> {
         let gone =
             |slot: &ReplicaSlot| !self.ledger.active.contains(slot) && *slot != self.ledger.slot;
         let unknown = || !lease.is_up_to_date() && missing.iter().any(gone);
-        !own && (unknown() || self.lacks_frozen(file))
+        !own && (unknown() || is_frozen(&missing))
     }
 }

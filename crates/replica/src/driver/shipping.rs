@@ -87,7 +87,7 @@ impl Engine {
                 false => guard.ledger.note_unconfirmed(to, file),
             }
             let asked = guard.ledger.asked.get(&(to, file)).copied();
-            completes.then_some((guard.ledger.last_position, asked))
+            completes.then_some((guard.ledger.place_for(to, asked.is_some()), asked))
         })
     }
 

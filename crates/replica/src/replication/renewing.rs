@@ -56,9 +56,6 @@ async fn renew_all(replica: &LocalReplica, recovered: &[ObjectId]) -> usize {
 /// Returns whether it is done. If another replica has part of a version, that version or the decision about it comes first: a new version of what is
 /// here would replace that part at all others.
 async fn renew(replica: &LocalReplica, file: ObjectId) -> bool {
-    if !replica.store.lacks_data_of(file).is_empty() {
-        return false;
-    }
     let renew = |store: Store| async move { store.renew(file).await };
     give_new_version(replica, file, renew).await
 }

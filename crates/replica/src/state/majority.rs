@@ -25,6 +25,15 @@ impl Ledger {
         self.applied.get(&slot).copied().unwrap_or(0)
     }
 
+    /// The place up to which contents that are sent now include everything of this replica's stream. One that asked for all of a file may have applied
+    /// more than this replica knows of, whose copy is that of others, and which has made nothing since (counterexample 113).
+    pub(crate) fn place_for(&self, slot: ReplicaSlot, has_asked: bool) -> u64 {
+        match has_asked {
+            true => self.last_position.max(self.applied_by(slot)),
+            false => self.last_position,
+        }
+    }
+
     fn without_own<'a>(
         &self,
         slots: &'a BTreeSet<ReplicaSlot>,
@@ -256,7 +265,8 @@ impl Ledger {
             }
             // The first place stays: the peer is to reach it although more is changed all the time.
             None => {
-                self.complete.entry(entry).or_insert(self.last_position);
+                let place = self.place_for(slot, self.asked.contains_key(&entry));
+                self.complete.entry(entry).or_insert(place);
             }
         }
     }

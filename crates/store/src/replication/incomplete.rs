@@ -195,6 +195,14 @@ impl Incomplete {
         missing.any(|((_, slot), mark)| *slot == from && mark.given_way)
     }
 
+    /// The primaries whose data of a file gave way to a copy without it.
+    fn given_way(&self, file: ObjectId) -> Vec<ReplicaSlot> {
+        let marks = self.marks();
+        let of_file = marks.missing.range(all_of(file));
+        let given_way = of_file.filter(|(_, mark)| mark.given_way);
+        given_way.map(|((_, slot), _)| *slot).collect()
+    }
+
     /// The data of a file is that of `position`, while the rows are those of `applied`.
     fn note_ahead(&self, of: Of, position: u64, applied: u64) {
         let mut marks = self.marks();
@@ -509,6 +517,12 @@ impl OpenStore {
     #[must_use]
     pub fn has_given_way(&self, from: ReplicaSlot, file: Option<ObjectId>) -> bool {
         self.incomplete.has_given_way(from, file)
+    }
+
+    /// The primaries whose data of a file was replaced here by a copy without it, and has not come again.
+    #[must_use]
+    pub fn given_way(&self, file: ObjectId) -> Vec<ReplicaSlot> {
+        self.incomplete.given_way(file)
     }
 
     /// The version of a file before this primary's first change whose data may be missing here; 0 if unknown or if nothing is

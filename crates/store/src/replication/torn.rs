@@ -65,6 +65,16 @@ impl OpenStore {
         self.incomplete.mark((file, NOBODY)).is_some()
     }
 
+    /// Whether an abandoned file is still to be adopted. It is not if it has a later version, of which another replica's data is on its way.
+    #[must_use]
+    pub fn is_to_be_adopted(&self, file: ObjectId) -> bool {
+        let Some(mark) = self.incomplete.mark((file, NOBODY)) else {
+            return false;
+        };
+        let is_later = || (self.object(file)).is_ok_and(|row| row.change.0 > mark.marked_at);
+        self.incomplete.primaries(file) == [NOBODY] || !is_later()
+    }
+
     /// The torn files, in the order of identifiers.
     #[must_use]
     pub fn torn(&self) -> Vec<ObjectId> {
@@ -139,15 +149,14 @@ impl OpenStore {
 
 impl Operation {
     /// Gives an abandoned file a new version with the data that is here. The change is an ordinary [`crate::Change::Data`] that
-    /// marks all data as unshipped. With `torn` the file cannot be read anywhere until it is truncated to nothing. A file that is not abandoned any more
-    /// stays as it is: another replica has adopted it.
+    /// marks all data as unshipped. With `torn` the file cannot be read anywhere until it is truncated to nothing.
     ///
     /// # Errors
-    /// Errors of the commit hook; [`vfs::Error::Io`] when storage fails.
+    /// [`vfs::Error::Delay`] if another replica has adopted it meanwhile; errors of the commit hook; [`vfs::Error::Io`] when storage fails.
     pub async fn adopt(&self, file: ObjectId, torn: bool) -> Result<()> {
         let mut mutation = self.begin_maintenance().await?;
-        if !self.is_abandoned(file) {
-            return Ok(());
+        if !self.is_to_be_adopted(file) {
+            return Err(Error::Delay);
         }
         self.unmark_abandoned(&mut mutation, file);
         let touched = match mutation.touched(file) {

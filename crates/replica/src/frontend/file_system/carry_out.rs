@@ -128,7 +128,7 @@ impl ReplicatedFileSystem {
                 return Ok(Tried::Answer(attempt().await));
             }
             Some(holder) => return Ok(Tried::Elsewhere(holder)),
-            None => objects.iter().try_for_each(|id| self.check_adopted(*id))?,
+            None => self.check_contents(objects)?,
         }
         Ok(match attempt().await {
             Err(Error::Io(why)) => match self.good_copy(first) {
@@ -136,12 +136,16 @@ impl ReplicatedFileSystem {
                 None => Tried::Answer(Err(Error::Io(why))),
             },
             // A copy that was read without a lease is read again.
-            Ok(_) if !self.may_answer() => Tried::Again,
+            Ok(_) if !self.may_answer() || self.check_contents(objects).is_err() => Tried::Again,
             Err(Error::Stale) if !self.is_forwarded() => Tried::Unknown,
             // Only its home has the changes of others.
             _ if self.went_home(first) => Tried::Again,
             outcome => Tried::Answer(outcome),
         })
+    }
+
+    fn check_contents(&self, objects: &[ObjectId]) -> Result<()> {
+        (objects.iter()).try_for_each(|object| self.check_content(*object))
     }
 
     /// Carries out a change as soon as this replica may, or lets the primary carry it out. The primary of `object` decides; `others` must also
@@ -308,7 +312,9 @@ impl ReplicatedFileSystem {
             if let Some(at_home) = self.begin(file, attempt, operation, deadline).await? {
                 return Ok(at_home);
             }
-            self.check_adopted(file)?;
+            if self.holder(file).is_none() {
+                self.check_content(file)?;
+            }
             // The copy says whether others share what is changed.
             match self.local(file).await {
                 Err(Error::Stale) if !self.is_forwarded() => return Ok(Tried::Unknown),

@@ -399,8 +399,8 @@ impl FileSystem for ReplicatedFileSystem {
                 outcome = Err(Error::Delay);
                 continue;
             }
-            let done = self.unlock(*id, owner, ByteRange::EVERYTHING).await;
-            outcome = outcome.and(done);
+            let done = self.within_patience(self.unlock(*id, owner, ByteRange::EVERYTHING));
+            outcome = outcome.and(done.await);
             self.replica.state.lock_listeners.tell(*id);
         }
         for (id, owner) in &holdings.denials {
@@ -408,8 +408,8 @@ impl FileSystem for ReplicatedFileSystem {
                 outcome = Err(Error::Delay);
                 continue;
             }
-            let done = self.close_denial(*id, owner).await;
-            outcome = outcome.and(done);
+            let done = self.within_patience(self.close_denial(*id, owner));
+            outcome = outcome.and(done.await);
             self.replica.state.lock_listeners.tell(*id);
         }
         outcome

@@ -130,7 +130,11 @@ impl ReplicatedFileSystem {
     /// The commit hook of one attempt at the operation.
     fn hook(&self) -> AdmissionHook {
         let origin = self.forwarding.as_ref().map(|forwarding| forwarding.origin);
-        AdmissionHook::new(&self.replica.engine, origin)
+        let hook = AdmissionHook::new(&self.replica.engine, origin);
+        match self.adopting {
+            true => hook.adopting(),
+            false => hook,
+        }
     }
 
     /// The local copy, for an operation that should not need control.
@@ -218,11 +222,17 @@ impl ReplicatedFileSystem {
             && replica.is_cut_off()
     }
 
-    /// Refuses operations on an abandoned file that waits to be adopted.
-    fn check_adopted(&self, object: ObjectId) -> Result<()> {
-        match !self.adopting && self.replica.store.is_abandoned(object) {
-            true => Err(Error::Delay),
-            false => Ok(()),
+    /// Refuses operations on an abandoned file that waits to be adopted, and on one of which another member's data gave way here: that is on its
+    /// way again (counterexample 110).
+    fn check_content(&self, object: ObjectId) -> Result<()> {
+        let store = &self.replica.store;
+        if !self.adopting && store.is_abandoned(object) {
+            return Err(Error::Delay);
+        }
+        match store.given_way(object) {
+            // What a lost replica has is treated otherwise.
+            given_way if given_way.iter().any(|maker| !self.is_lost(*maker)) => Err(Error::Delay),
+            _ => Ok(()),
         }
     }
 
@@ -234,6 +244,12 @@ impl ReplicatedFileSystem {
     /// When a client is told to try again.
     fn deadline(&self) -> Instant {
         Instant::now() + self.patience
+    }
+
+    /// The same for an operation that may be broken off, and repeated later: one that another replica carries out may take longer.
+    async fn within_patience(&self, operation: impl Future<Output = Result<()>>) -> Result<()> {
+        let outcome = tokio::time::timeout_at(self.deadline(), operation).await;
+        outcome.unwrap_or(Err(Error::Delay))
     }
 
     /// The replica to which an operation on this object goes; `None` if this replica answers it (rule 20).
@@ -323,6 +339,10 @@ impl ReplicatedFileSystem {
     ) -> Result<Option<T>> {
         if self.is_forwarded() {
             return Err(self.not_primary());
+        }
+        if self.adopting {
+            // It would come too late if that one adopts the file.
+            return Err(Error::Delay);
         }
         if Instant::now() > deadline {
             return Err(Error::Delay);

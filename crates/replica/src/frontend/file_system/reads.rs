@@ -48,7 +48,7 @@ impl ReplicatedFileSystem {
                 return Ok(data);
             }
             let read = own().await;
-            if read.is_ok() && self.may_answer() {
+            if read.is_ok() && self.may_answer() && self.check_content(file).is_ok() {
                 return read;
             }
         }
@@ -67,6 +67,7 @@ impl ReplicatedFileSystem {
             let lacking = store.lacks_data_of(file);
             !store.is_damaged(file)
                 && !store.is_to_fetch(file)
+                && store.given_way(file).is_empty()
                 && lacking.into_iter().all(|primary| primary == holder)
         })
     }

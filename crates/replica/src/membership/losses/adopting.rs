@@ -34,7 +34,8 @@ const IN_A_ROW: Duration = Duration::from_secs(2);
 /// The adoption of abandoned files.
 #[derive(Debug, Default)]
 pub(super) struct Adoption {
-    /// Since when abandoned files exist.
+    /// The files that were abandoned at the last look, and since when these and no others are.
+    waiting: Vec<ObjectId>,
     since: Option<Instant>,
     /// Torn files whose remains are kept aside.
     kept: BTreeSet<ObjectId>,
@@ -61,7 +62,7 @@ impl Adoption {
             *self = Adoption::default();
             return;
         }
-        let since = *self.since.get_or_insert_with(Instant::now);
+        let since = self.waiting_since(&abandoned);
         let due = is_first(replica) || since.elapsed() > PATIENCE;
         if !due || !replica.takes_part() || !replica.lease.may_answer() {
             return;
@@ -88,10 +89,6 @@ impl Adoption {
             if !replica.lease.may_answer() {
                 return;
             }
-            if !replica.store.is_abandoned(file) {
-                // Another survivor has adopted it meanwhile.
-                continue;
-            }
             match adopt(replica, file, fate).await {
                 Ok(()) => {}
                 // It is tried again, and must not keep others waiting: what holds it may be lost.
@@ -103,6 +100,17 @@ impl Adoption {
                 }
             }
         }
+    }
+}
+
+impl Adoption {
+    /// Since when nobody has adopted any of these.
+    fn waiting_since(&mut self, abandoned: &[(ObjectId, VersionBefore)]) -> Instant {
+        let files: Vec<ObjectId> = abandoned.iter().map(|(file, _)| *file).collect();
+        if files != self.waiting {
+            (self.waiting, self.since) = (files, None);
+        }
+        *self.since.get_or_insert_with(Instant::now)
     }
 }
 
@@ -148,22 +156,19 @@ async fn keep_aside(replica: &LocalReplica, first: ObjectId, files: &[ObjectId])
 }
 
 async fn adopt(replica: &Arc<LocalReplica>, file: ObjectId, fate: Fate) -> Result<()> {
-    if let Fate::Before(size) = fate {
+    if let Fate::Before(size) = fate
+        && replica.store.is_to_be_adopted(file)
+    {
         cut(replica, file, size).await?;
     }
     let torn = fate == Fate::Torn;
     let deadline = Instant::now() + IN_A_ROW;
-    // Another survivor may have adopted it while this one waited for control; the loop ends then.
-    let adopt = |store: Store| async move {
-        match store.is_abandoned(file) {
-            true => store.adopt(file, torn).await,
-            false => Err(Error::Delay),
-        }
-    };
+    let adopt = |store: Store| async move { store.adopt(file, torn).await };
     loop {
         // Changes count from here on. An early next attempt can use control that was won.
         let mut changes = replica.engine.notifications();
-        if !replica.store.is_abandoned(file) {
+        if !replica.store.is_to_be_adopted(file) {
+            // Another survivor has adopted it meanwhile.
             return Ok(());
         }
         if renewing::give_new_version(replica, file, adopt).await {

@@ -12,8 +12,8 @@ use vfs::{Error, ObjectId, ReplicaSlot, Result};
 use crate::driver::local_replica::LocalReplica;
 use crate::state::wire::{self, ScrubAnswer, ScrubQuestion};
 
-/// A peer that shares a low rate among many files may read a large one for days. If it is silent, its session ends, and the question with it.
-const ANSWER_LIMIT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// A peer may read a large file for hours, at a low rate that it shares among many files. If it is silent, its session ends, and the question with it.
+const ANSWER_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// The pause between two checks of something that may just be changing.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);

@@ -3,6 +3,7 @@
 //! A content is accepted if its version is that of the local row, and its digest, as read from the other disk now, is the digest noted here. If no
 //! digest is noted any more, the others have to agree.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,13 +26,15 @@ const IDLE: Duration = Duration::from_secs(5);
 pub(crate) async fn mend(replica: Arc<LocalReplica>) {
     let mut damage = replica.state.scrub.damage.subscribe();
     let mut pause = FIRST_PAUSE;
+    let mut failed = BTreeSet::new();
     loop {
         damage.borrow_and_update();
         let files = replica.store.damaged();
         let mut left = 0;
         for file in files {
-            match mend_one(&replica, file).await {
+            match mend_one(&replica, file, &mut failed).await {
                 Ok(true) => {
+                    failed.remove(&file);
                     let name = called(&replica, file);
                     replica.state.scrub.mended(format!("the content of {name}"));
                     replica.engine.notify();
@@ -45,6 +48,7 @@ pub(crate) async fn mend(replica: Arc<LocalReplica>) {
         }
         if left == 0 {
             pause = FIRST_PAUSE;
+            failed.clear();
             // The store also notes damage by itself, without a notification.
             let _ = tokio::time::timeout(IDLE, damage.changed()).await;
             continue;
@@ -55,8 +59,13 @@ pub(crate) async fn mend(replica: Arc<LocalReplica>) {
     }
 }
 
-/// Returns whether the file is right now, or gone.
-async fn mend_one(replica: &Arc<LocalReplica>, file: ObjectId) -> Result<bool> {
+/// Returns whether the file is right now, or gone. `failed`: files that could not be mended with what another replica has noted of its copy. The next
+/// attempt asks all others to read theirs.
+async fn mend_one(
+    replica: &Arc<LocalReplica>,
+    file: ObjectId,
+    failed: &mut BTreeSet<ObjectId>,
+) -> Result<bool> {
     let attributes = match replica.store.attributes(file).await {
         Err(Error::Stale) => return Ok(true),
         attributes => attributes?,
@@ -64,8 +73,15 @@ async fn mend_one(replica: &Arc<LocalReplica>, file: ObjectId) -> Result<bool> {
     if attributes.size == 0 {
         return replica.store.forget_damage_of_empty(file).await;
     }
-    let Some((right, from)) = right_content(replica, file, attributes.change).await? else {
-        return Ok(false);
+    let (right, from) = match noted_by_both(replica, file, attributes.change).await? {
+        Some(known) if failed.insert(file) => known,
+        _ => {
+            failed.remove(&file);
+            match right_content(replica, file, attributes.change).await? {
+                Some(known) => known,
+                None => return Ok(false),
+            }
+        }
     };
     let mending = replica.store.begin_mending(file).await?;
     let mut at = 0;
@@ -82,9 +98,13 @@ async fn mend_one(replica: &Arc<LocalReplica>, file: ObjectId) -> Result<bool> {
         at = end;
     }
     let pacer = replica.state.scrub.pacer.clone();
-    mending
-        .finish(right, Box::new(move |bytes| pacer.pay(bytes)))
-        .await
+    let finishing = mending.finish(right, Box::new(move |bytes| pacer.pay(bytes)));
+    let is_right = finishing.await?;
+    if !is_right {
+        // Unless the file was changed meanwhile, that disk does not hold what it should.
+        let _told = ask(replica, from, ScrubQuestion::Check { file }).await;
+    }
+    Ok(is_right)
 }
 
 /// The content that the file should have, and a replica that has it.
@@ -94,12 +114,6 @@ async fn right_content(
     version: vfs::ChangeAttribute,
 ) -> Result<Option<(ContentDigest, ReplicaSlot)>> {
     let noted = replica.store.noted_content(file)?;
-    if let Some(right) = noted
-        && right.change == version
-        && let Some(from) = a_holder(replica, file, right).await
-    {
-        return Ok(Some((right, from)));
-    }
     let theirs = all_theirs(replica, file, version).await;
     let right = match noted {
         Some(noted) => Some(noted),
@@ -117,19 +131,23 @@ async fn right_content(
     Ok(from.map(|(slot, _)| (right, *slot)))
 }
 
-/// A replica that has noted the same digest of this version. Its disk is not read for that: what it sends is compared with the digest in any case.
-async fn a_holder(
+/// What is noted of a version here, and a replica that has noted the same. Neither disk is read for that: what is sent is compared with it in any case.
+async fn noted_by_both(
     replica: &Arc<LocalReplica>,
     file: ObjectId,
-    right: ContentDigest,
-) -> Option<ReplicaSlot> {
+    version: vfs::ChangeAttribute,
+) -> Result<Option<(ContentDigest, ReplicaSlot)>> {
+    let noted = replica.store.noted_content(file)?;
+    let Some(right) = noted.filter(|noted| noted.change == version) else {
+        return Ok(None);
+    };
     for other in replica.holders_in_contact() {
         let question = ScrubQuestion::Content { file, again: false };
-        if theirs(replica, other, question, right.change).await == Some(right) {
-            return Some(other);
+        if theirs(replica, other, question, version).await == Some(right) {
+            return Ok(Some((right, other)));
         }
     }
-    None
+    Ok(None)
 }
 
 /// The next parts of a content.

@@ -7,6 +7,7 @@ use store::ContentPiece;
 use super::supplied::{has, held, hold_back, known_to_others};
 use super::*;
 use crate::membership::losses::completed;
+use crate::replication::conversing;
 use crate::state::arrivals::PUTTING_AT_ONCE;
 use crate::state::wire::Completed;
 
@@ -155,9 +156,9 @@ async fn counterexample_78_who_has_the_best_of_a_file_may_say_what_it_had_sent_b
 }
 
 /// Of three replicas the third was away while the second wrote a file, and the first changes it when the second's contents are on their way to the
-/// third. These give way there, and the third asks the first for all of the file. Nobody owes it anything then, but it has not got that file yet.
+/// third. These give way there, and the third asks the first for all of the file. Nobody owes it anything then: it takes part, and its copy is old.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn counterexample_110_who_asked_for_a_file_again_waits_for_it_before_it_takes_part() {
+async fn counterexample_110_a_file_that_was_asked_for_again_is_not_answered_before_it_comes() {
     let mut set = Set::failing(3).await;
     let file = set.sites[1].save(ROOT, "file", b"old text").await.unwrap();
     set.rest().await;
@@ -198,7 +199,45 @@ async fn counterexample_110_who_asked_for_a_file_again_waits_for_it_before_it_ta
         site.store.has_given_way(ReplicaSlot(1), Some(file))
     })
     .await;
-    assert_eq!(site.load(ROOT, "file").await.unwrap(), b"NEW text and more");
+    set.revive_until_ready(2).await;
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match set.sites[2].load(ROOT, "file").await {
+            Err(Error::Delay) if Instant::now() < deadline => {}
+            read => break assert_eq!(read.unwrap(), b"NEW text and more"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     drop(second);
+    set.assert_equal().await;
+}
+
+/// Of three replicas the third was given up, and came back with a copy of what the others have. It has made nothing since. The first asks it for all
+/// of a file that it had made before, and has all of it afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_113_who_has_made_nothing_since_it_was_given_up_sends_all_that_it_is_asked_for() {
+    let mut set = Set::failing(3).await;
+    let file = set.sites[2].save(ROOT, "file", b"old").await.unwrap();
+    set.rest().await;
+    for to in [1, 2] {
+        hold_back(set.sites[2].replica.local(), to, PATIENCE);
+    }
+    set.sites[2].write(file, 0, b"new").await.unwrap();
+    let third = set.crash(2).await;
+    until_level(&set.sites[0]).await;
+    set.give_up(3).await;
+    set.revive(2, third).await;
+    set.revive_until_ready(2).await;
+    assert_eq!(set.sites[2].replica.local().engine.last_position(), 0);
+    let first = &set.sites[0];
+    let maker = ReplicaSlot(3);
+    let through = first.store.applied(maker).unwrap();
+    let lacking = first.store.note_lacking((file, maker), (0, through), 0);
+    lacking.await.unwrap();
+    let read = first.read(file).await;
+    assert_eq!(read, Err(Error::Delay), "it may be old");
+    conversing::want(first.replica.local(), maker, &[file]);
+    eventually("it is complete", || has(first, file, 3, &[])).await;
+    assert_eq!(first.read(file).await.unwrap(), b"old");
     set.assert_equal().await;
 }
