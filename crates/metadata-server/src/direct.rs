@@ -24,8 +24,8 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use vfs::{Error, ObjectId, Result, WriteVerifier};
 
-use self::held::expire;
 pub(crate) use self::held::Held;
+use self::held::expire;
 use self::tables::{Tables, decrement};
 use crate::layouts::{Layout, LayoutEvent, NoLayout, OF_OTHERS};
 use crate::remote_tree::RemoteTree;

@@ -8,6 +8,7 @@ use vfs::{
 
 use crate::clock::later_than;
 use crate::commit_hook::Change;
+use crate::data::Reason;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
 use crate::open_store::OpenStore;
@@ -42,7 +43,8 @@ impl Operation {
     ) -> Result<Attributes> {
         if let Some(size) = set.size {
             let (access, set) = (OwnedAccessCheck::from(check), set.clone());
-            let resize = move |operation: Operation| operation.resize(access, id, set, size);
+            let resize =
+                move |operation: Operation| operation.resize(access, id, set, size, Reason::Asked);
             return self.change_data(id, resize).await;
         }
         if set.is_empty() {

@@ -93,7 +93,7 @@ pub use operation::Operation;
 pub use options::{CommitMode, NewStore, Reserve, StoreOptions, TreeIdentity};
 pub use recording::{RowChange, RowSubject, UpdateRecord};
 pub use replication::{
-    BasePlace, BaseScan, BaseState, BeforeCommit, ContentPiece, ForeignUpdate, LinkChange,
+    BasePlace, BaseScan, BaseState, BeforeCommit, ContentPiece, Fate, ForeignUpdate, LinkChange,
     MergedRows, VersionBefore,
 };
 pub use scrub::{ContentDigest, Mending, MetadataDigest, Pace, Verified};

@@ -3,7 +3,7 @@
 use crate::fixture::pair::{LEADER, Pair};
 use crate::fixture::{Fixture, with_size};
 use bytes::Bytes;
-use store::{ContentPiece, Store, VersionBefore};
+use store::{ContentPiece, Fate, Store, VersionBefore};
 use vfs::{Error, FileSystem, ObjectId, ReplicaSlot};
 
 const ROOT: ObjectId = ObjectId::ROOT;
@@ -69,7 +69,7 @@ async fn what_is_abandoned_stays_so_until_it_is_adopted_and_torn_until_it_is_emp
     pair.follower.crash();
     let store = pair.follower.store();
     assert!(store.is_abandoned(id));
-    store.adopt(id, true).await.unwrap();
+    store.adopt(id, Fate::Torn).await.unwrap();
     assert!(!store.is_abandoned(id));
     assert!(matches!(
         pair.follower.read(id, 0, 100).await,
@@ -108,13 +108,16 @@ async fn others_learn_that_a_file_is_torn_and_that_it_was_adopted() {
     follower.abandon(LEADER, 7).await.unwrap();
     // A repeat is not a new decision.
     follower.abandon(LEADER, 7).await.unwrap();
-    assert_eq!(follower.abandoned(), Ok(vec![(id, VersionBefore::Whole(5))]));
+    assert_eq!(
+        follower.abandoned(),
+        Ok(vec![(id, VersionBefore::Whole(5))])
+    );
     // The leader has given up another replica's data of the file.
     let third = ReplicaSlot(9);
     let lacking = leader.note_lacking((id, third), (0, 1), 0);
     lacking.await.unwrap();
     leader.abandon(third, 7).await.unwrap();
-    leader.adopt(id, true).await.unwrap();
+    leader.adopt(id, Fate::Torn).await.unwrap();
     let adopted = pair.follow_one(&[id]).await;
     assert!(follower.is_abandoned(id), "its data has not come");
     put(follower, id, b"fiSECOND").await;
@@ -151,10 +154,12 @@ async fn counterexample_112_who_comes_late_adopts_nothing_and_renews_nothing_tha
     store.abandon(LEADER, 7).await.unwrap();
     assert_eq!(store.renew(id).await, Err(Error::Delay));
     assert!(store.is_abandoned(id));
-    store.adopt(id, false).await.unwrap();
+    store.adopt(id, Fate::Before(5)).await.unwrap();
     let adopted = store.attributes(id).await.unwrap().change;
     // Another survivor has taken it for torn.
-    assert_eq!(store.adopt(id, true).await, Err(Error::Delay));
+    for late in [Fate::Torn, Fate::AsItIs, Fate::Before(2)] {
+        assert_eq!(store.adopt(id, late).await, Err(Error::Delay));
+    }
     assert_eq!(store.attributes(id).await.unwrap().change, adopted);
     assert_eq!(store.torn(), []);
     assert_eq!(pair.follower.read(id, 0, 5).await.unwrap(), "first");

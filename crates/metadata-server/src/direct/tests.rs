@@ -1,5 +1,7 @@
 //! Which layout serves a request, and what waits for what.
 
+use std::sync::Weak;
+
 use super::*;
 
 fn held(direct: &Direct, file: u64, holder: u64, writing: bool) -> Arc<Held> {

@@ -23,8 +23,6 @@ pub(crate) struct AdmissionHook {
     engine: Arc<Engine>,
     /// The forwarded request that is being carried out.
     origin: Option<Origin>,
-    /// The operation adopts abandoned files.
-    adopting: bool,
     refused: Table<Option<PendingVerdict>>,
     asked: AtomicBool,
 }
@@ -34,17 +32,8 @@ impl AdmissionHook {
         AdmissionHook {
             engine: engine.clone(),
             origin,
-            adopting: false,
             refused: Table::default(),
             asked: AtomicBool::new(false),
-        }
-    }
-
-    /// The same for an operation that changes a file only if it is still to be adopted.
-    pub(crate) fn adopting(self) -> AdmissionHook {
-        AdmissionHook {
-            adopting: true,
-            ..self
         }
     }
 
@@ -118,10 +107,6 @@ impl CommitHook for AdmissionHook {
             return Err(Error::Delay);
         }
         engine.with_core(|guard| {
-            if self.adopting && !is_to_be_adopted(guard, change) {
-                // Another replica has adopted it while this one waited for control (counterexample 112).
-                return Err(Error::Delay);
-            }
             let update = update_of(change);
             let under = self.admit_change(guard, change, &update)?;
             let inherited = match change {
@@ -153,15 +138,6 @@ impl CommitHook for AdmissionHook {
             guard.notifies = true;
             Ok(())
         })
-    }
-}
-
-fn is_to_be_adopted(guard: &Guard<'_>, change: &Change) -> bool {
-    match change {
-        Change::Object(touched) | Change::Data(touched) => {
-            guard.tree.store.is_to_be_adopted(touched.id)
-        }
-        _ => false,
     }
 }
 

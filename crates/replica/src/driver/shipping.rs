@@ -87,7 +87,8 @@ impl Engine {
                 false => guard.ledger.note_unconfirmed(to, file),
             }
             let asked = guard.ledger.asked.get(&(to, file)).copied();
-            completes.then_some((guard.ledger.place_for(to, asked.is_some()), asked))
+            let forgotten = guard.ledger.forgotten_place((to, file));
+            completes.then_some((guard.ledger.last_position.max(forgotten), asked))
         })
     }
 

@@ -25,13 +25,12 @@ impl Ledger {
         self.applied.get(&slot).copied().unwrap_or(0)
     }
 
-    /// The place up to which contents that are sent now include everything of this replica's stream. One that asked for all of a file may have applied
-    /// more than this replica knows of, whose copy is that of others, and which has made nothing since (counterexample 113).
-    pub(crate) fn place_for(&self, slot: ReplicaSlot, has_asked: bool) -> u64 {
-        match has_asked {
-            true => self.last_position.max(self.applied_by(slot)),
-            false => self.last_position,
-        }
+    /// The place that a peer which asked for all of a file has applied, if this replica knows of no such place: its copy is that of others, and it has
+    /// made nothing since. All of the file includes everything up to there (counterexample 113). Otherwise 0.
+    pub(crate) fn forgotten_place(&self, (slot, file): Entry) -> u64 {
+        let applied = self.applied_by(slot);
+        let is_forgotten = applied > self.last_position && self.asked.contains_key(&(slot, file));
+        if is_forgotten { applied } else { 0 }
     }
 
     fn without_own<'a>(
@@ -257,15 +256,16 @@ impl Ledger {
             return;
         }
         let entry = (slot, file);
+        let forgotten = self.forgotten_place(entry);
         match self.unconfirmed.get(&entry) {
             // A later change takes the place of an earlier one that was not told yet (counterexample 83).
             Some(awaited) => {
                 let told = self.complete.entry(entry).or_default();
-                *told = (*awaited).max(*told);
+                *told = (*awaited).max(*told).max(forgotten);
             }
             // The first place stays: the peer is to reach it although more is changed all the time.
             None => {
-                let place = self.place_for(slot, self.asked.contains_key(&entry));
+                let place = self.last_position.max(forgotten);
                 self.complete.entry(entry).or_insert(place);
             }
         }

@@ -36,6 +36,7 @@ pub use elsewhere::{Placed, PlacedRows};
 pub(crate) use files::DataFiles;
 pub(crate) use guards::{Exclusive, Guards};
 pub(crate) use kept::remove_rows;
+pub(crate) use resize::Reason;
 pub(crate) use sums::OpenSums;
 
 /// The part of [`crate::decode_as_anything`] for checksums and kept writes.

@@ -18,6 +18,14 @@ use crate::requests::Begun;
 use crate::rows::Effect;
 use crate::space::{Demand, ROW_BYTES};
 
+/// Why a file gets another size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    Asked,
+    /// It is abandoned, and gets its version before.
+    Adopted,
+}
+
 impl Operation {
     /// Sets the size, and the other attributes of the same request.
     pub(crate) async fn resize(
@@ -26,6 +34,7 @@ impl Operation {
         id: ObjectId,
         set: SetAttributes,
         size: u64,
+        reason: Reason,
     ) -> Result<Attributes> {
         let alone = self.guards.exclude(id).await;
         let before = self.object(id)?;
@@ -50,6 +59,9 @@ impl Operation {
         let Begun::New(mut mutation) = self.begin_once(&access.who, demand).await? else {
             return Ok(self.object(id)?.attributes(id));
         };
+        if reason == Reason::Adopted {
+            self.adopted(&mut mutation, id)?;
+        }
         self.check_write(&access, id, mutation.object(id)?)?;
         let shape = Change::Data(mutation.touched(id)?);
         self.apply_attributes(&mut mutation, &access.who, id, &set)?;

@@ -3,7 +3,7 @@
 //! A mark names the primary whose data is missing. It is in the same batch as the update that reports the data
 //! change. The table is authoritative; memory holds a copy, because every read looks at it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -25,6 +25,18 @@ pub(super) const NOBODY: ReplicaSlot = ReplicaSlot(u16::MAX);
 
 type Of = (ObjectId, ReplicaSlot);
 
+/// What is here of the version before the one of which data is missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VersionBefore {
+    /// All of it, up to this size: nothing of the missing data has arrived.
+    Whole(u64),
+    /// Some of the missing data has replaced it, or it was not complete.
+    Partial,
+    /// The store was opened since, or the data is a copy of another replica's.
+    #[default]
+    Unknown,
+}
+
 /// Which data of a file is missing, as positions in the stream of one primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mark {
@@ -41,9 +53,8 @@ pub(super) struct Mark {
     pub(super) version: u64,
     /// The data was here and a copy without it replaced it. Reports of the primary count only after a request to send the data again.
     pub(super) given_way: bool,
-    /// Nothing of the missing data has arrived, so up to this size the data is that of the version before, which
-    /// was complete. Only in memory: unknown after a restart.
-    pub(super) whole: Option<u64>,
+    /// Only in memory.
+    pub(super) before: VersionBefore,
 }
 
 #[derive(Debug, Default)]
@@ -53,8 +64,6 @@ struct Marks {
     arrived: BTreeMap<Of, u64>,
     /// Files whose data is that of a later stream position than the rows.
     ahead: BTreeMap<Of, u64>,
-    /// Files that were abandoned since the store was opened: what their marks say of the version before is known.
-    abandoned: BTreeSet<ObjectId>,
 }
 
 /// The marked files.
@@ -89,37 +98,30 @@ impl Incomplete {
     /// Up to this size the data is that of the version before the marked one; `None` if unknown or
     /// if nothing is missing.
     pub(super) fn whole(&self, of: Of) -> Option<u64> {
-        self.marks().missing.get(&of)?.whole
+        match self.marks().missing.get(&of)?.before {
+            VersionBefore::Whole(size) => Some(size),
+            VersionBefore::Partial | VersionBefore::Unknown => None,
+        }
     }
 
     /// Data that another replica sent is about to change the file.
     pub(crate) fn touched(&self, file: ObjectId) {
         let mut marks = self.marks();
         let of_file = marks.missing.range_mut(all_of(file));
-        of_file.for_each(|(_, mark)| mark.whole = None);
+        of_file.for_each(|(_, mark)| mark.before = VersionBefore::Partial);
     }
 
     /// All data of the version before is here again, up to this size: a replica that has it sent it.
     pub(super) fn restored(&self, of: Of, whole: Option<u64>) {
         if let Some(mark) = self.marks().missing.get_mut(&of) {
-            mark.whole = whole;
+            // Without an answer, that replica has part of the missing data, or does not know.
+            mark.before = whole.map_or(VersionBefore::Unknown, VersionBefore::Whole);
         }
-    }
-
-    /// The file was abandoned just now.
-    pub(super) fn abandoned(&self, file: ObjectId) {
-        self.marks().abandoned.insert(file);
-    }
-
-    /// Whether the file was abandoned since the store was opened.
-    pub(super) fn has_abandoned(&self, file: ObjectId) -> bool {
-        self.marks().abandoned.contains(&file)
     }
 
     /// The object is gone.
     pub(crate) fn forget(&self, file: ObjectId) {
         let mut marks = self.marks();
-        marks.abandoned.remove(&file);
         for slot in marks.of(file) {
             marks.missing.remove(&(file, slot));
             marks.arrived.remove(&(file, slot));
@@ -156,12 +158,7 @@ impl Incomplete {
         let mut marks = self.marks();
         match mark {
             Some(mark) => drop(marks.missing.insert(of, mark)),
-            None => {
-                marks.missing.remove(&of);
-                if of.1 == NOBODY {
-                    marks.abandoned.remove(&of.0);
-                }
-            }
+            None => drop(marks.missing.remove(&of)),
         }
     }
 
@@ -276,11 +273,12 @@ impl Mark {
 
     /// The mark after an update that gives the file this size: data that is cut off no longer belongs to the version before.
     fn resized(self, size: u64) -> Mark {
-        let whole = match size {
-            0 => Some(0),
-            _ => self.whole.filter(|whole| *whole <= size),
+        let before = match self.before {
+            _ if size == 0 => VersionBefore::Whole(0),
+            VersionBefore::Whole(whole) if whole > size => VersionBefore::Partial,
+            before => before,
         };
-        Mark { whole, ..self }
+        Mark { before, ..self }
     }
 
     /// The mark when a copy that lacks this data is about to replace the local data, which lacks some already.
@@ -293,7 +291,7 @@ impl Mark {
             follows,
             marked_at: at.max(self.marked_at),
             given_way: true,
-            whole: None,
+            before: VersionBefore::Unknown,
             ..self
         }
     }
@@ -378,7 +376,7 @@ impl OpenStore {
             let mark = self.incomplete.mark(of).unwrap_or_else(|| Mark {
                 complete_through: before.complete_through,
                 follows: before.version,
-                whole: self.size_still_whole(of, lacking.position, before.size),
+                before: self.known_before(of, lacking.position, before.size),
                 ..Mark::default()
             });
             let mark = Mark {
@@ -396,13 +394,16 @@ impl OpenStore {
         Ok(())
     }
 
-    /// The size of the version before an update, if all of that version and nothing newer is here.
-    fn size_still_whole(&self, of: Of, position: u64, size: u64) -> Option<u64> {
+    /// What is here of the version before an update, which has this size.
+    fn known_before(&self, of: Of, position: u64, size: u64) -> VersionBefore {
         let (file, _) = of;
         let doubtful = self.incomplete.contains(file)
             || self.unfetched.contains(file)
             || self.incomplete.is_ahead(of, position);
-        (!doubtful).then_some(size)
+        match doubtful {
+            true => VersionBefore::Partial,
+            false => VersionBefore::Whole(size),
+        }
     }
 
     /// Removes the marks of a removed object.

@@ -26,8 +26,9 @@ use vfs::{Extent, ObjectId, ReplicaSlot, Result, WriteVerifier};
 
 pub use base::{BasePlace, BaseScan, BaseState};
 pub(crate) use incomplete::Incomplete;
+pub use incomplete::VersionBefore;
 pub use merging::MergedRows;
-pub use torn::VersionBefore;
+pub use torn::Fate;
 pub(crate) use unshipped::MarkedFiles;
 
 use crate::committer::Ticket;

@@ -9,11 +9,12 @@
 
 use std::sync::Arc;
 
-use vfs::{Error, ObjectId, ReplicaSlot, Result};
+use vfs::{AccessCheck, Credentials, Error, ObjectId, ReplicaSlot, Result, SetAttributes};
 
-use super::incomplete::{Mark, NOBODY};
+use super::incomplete::{Mark, NOBODY, VersionBefore};
 use crate::commit_hook::Change;
 use crate::counters::Sequence;
+use crate::data::Reason;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
 use crate::open_store::OpenStore;
@@ -29,19 +30,19 @@ const SKIPPED_VERSIONS: u64 = 1 << 30;
 /// The error text for reads of a torn file.
 const TORN: &str = "part of this file was lost with a server: restore it from elsewhere, or truncate it; see the alarm `torn-files`";
 
-/// What is here of the version before the one of which a lost primary has data.
+/// What becomes of an abandoned file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VersionBefore {
-    /// All of it, up to this size: nothing of the missing data had arrived.
-    Whole(u64),
-    /// Some of the missing data has replaced it.
-    Partial,
-    /// It was known when the file was abandoned, before this store was opened or elsewhere.
-    Unknown,
+pub enum Fate {
+    /// The version before, of this size, which is here as a whole.
+    Before(u64),
+    /// What is here: it includes everything that was acknowledged.
+    AsItIs,
+    /// What is here, but nobody may read it: its state is unknown.
+    Torn,
 }
 
 impl OpenStore {
-    /// Abandoned files that no replica has adopted as far as this replica knows, in the order of identifiers. Each with what is here of the version
+    /// Abandoned files that are still to be adopted as far as this replica knows, in the order of identifiers. Each with what is here of the version
     /// before.
     ///
     /// # Errors
@@ -49,14 +50,8 @@ impl OpenStore {
     pub fn abandoned(&self) -> Result<Vec<(ObjectId, VersionBefore)>> {
         self.health.check()?;
         let marks = self.incomplete.of_primary(NOBODY).into_iter();
-        let before = |file, mark: Mark| match mark.whole {
-            Some(size) => VersionBefore::Whole(size),
-            None if self.incomplete.has_abandoned(file) => VersionBefore::Partial,
-            None => VersionBefore::Unknown,
-        };
-        Ok(marks
-            .map(|(file, mark)| (file, before(file, mark)))
-            .collect())
+        let marks = marks.filter(|(file, _)| self.is_to_be_adopted(*file));
+        Ok(marks.map(|(file, mark)| (file, mark.before)).collect())
     }
 
     /// Whether a file is abandoned, so that it can be neither read nor written yet.
@@ -137,7 +132,6 @@ impl OpenStore {
             mutation.then(move |store, _| {
                 store.incomplete.set(of, None);
                 store.incomplete.set((file, NOBODY), Some(abandoned));
-                store.incomplete.abandoned(file);
             });
         }
         let last = mutation.last(Sequence::Changes);
@@ -148,23 +142,30 @@ impl OpenStore {
 }
 
 impl Operation {
-    /// Gives an abandoned file a new version with the data that is here. The change is an ordinary [`crate::Change::Data`] that
-    /// marks all data as unshipped. With `torn` the file cannot be read anywhere until it is truncated to nothing.
+    /// Gives an abandoned file a new version. The change is an ordinary [`crate::Change::Data`] that marks all data as unshipped. A torn file cannot be
+    /// read anywhere until it is truncated to nothing.
     ///
     /// # Errors
     /// [`vfs::Error::Delay`] if another replica has adopted it meanwhile; errors of the commit hook; [`vfs::Error::Io`] when storage fails.
-    pub async fn adopt(&self, file: ObjectId, torn: bool) -> Result<()> {
-        let mut mutation = self.begin_maintenance().await?;
-        if !self.is_to_be_adopted(file) {
-            return Err(Error::Delay);
+    pub async fn adopt(&self, file: ObjectId, fate: Fate) -> Result<()> {
+        if let Fate::Before(size) = fate
+            && self.object(file).is_ok_and(|row| row.size != size)
+        {
+            let access = AccessCheck::Open(&Credentials::root()).into();
+            let none = SetAttributes::default();
+            let cut = move |operation: Operation| {
+                operation.resize(access, file, none, size, Reason::Adopted)
+            };
+            return self.change_data(file, cut).await.map(|_| ());
         }
-        self.unmark_abandoned(&mut mutation, file);
+        let mut mutation = self.begin_maintenance().await?;
+        self.adopted(&mut mutation, file)?;
         let touched = match mutation.touched(file) {
             Err(Error::Stale) => return mutation.commit_local().map(|_| ()),
             touched => touched?,
         };
         mutation.touch(file, Touch::Content)?;
-        mutation.object_mut(file)?.file_mut()?.torn |= torn;
+        mutation.object_mut(file)?.file_mut()?.torn |= fate == Fate::Torn;
         mutation.change_data(file);
         let ticket = mutation.commit(&Change::Data(touched))?;
         self.settle(ticket).await
@@ -172,6 +173,15 @@ impl Operation {
 }
 
 impl OpenStore {
+    /// Removes the mark of an abandoned file in the batch of its new version, unless another replica has given it one.
+    pub(crate) fn adopted(&self, mutation: &mut Mutation<'_>, file: ObjectId) -> Result<()> {
+        if !self.is_to_be_adopted(file) {
+            return Err(Error::Delay);
+        }
+        self.unmark_abandoned(mutation, file);
+        Ok(())
+    }
+
     /// Called when all data of a file's version is here. If that version is later than the abandoned one, a replica has adopted the file.
     pub(super) fn settle_abandoned(
         &self,

@@ -44,8 +44,6 @@ pub(crate) struct ReplicatedFileSystem {
     pub(crate) replica: Arc<LocalReplica>,
     /// The operation comes from another replica and goes no further (rule 18).
     forwarding: Option<Forwarding>,
-    /// The operation adopts an abandoned file.
-    adopting: bool,
     /// How long an operation is tried.
     patience: Duration,
 }
@@ -71,23 +69,17 @@ impl ReplicatedFileSystem {
             patience: replica.state.settings.patience,
             replica,
             forwarding: None,
-            adopting: false,
         }
     }
 
     /// The same, for one of many changes that the replica itself tries again later.
-    pub(crate) fn impatient(replica: Arc<LocalReplica>, patience: Duration) -> ReplicatedFileSystem {
+    pub(crate) fn impatient(
+        replica: Arc<LocalReplica>,
+        patience: Duration,
+    ) -> ReplicatedFileSystem {
         ReplicatedFileSystem {
             patience,
             ..ReplicatedFileSystem::new(replica)
-        }
-    }
-
-    /// The same, to adopt abandoned files.
-    pub(crate) fn adopting(replica: Arc<LocalReplica>, patience: Duration) -> ReplicatedFileSystem {
-        ReplicatedFileSystem {
-            adopting: true,
-            ..ReplicatedFileSystem::impatient(replica, patience)
         }
     }
 
@@ -130,11 +122,7 @@ impl ReplicatedFileSystem {
     /// The commit hook of one attempt at the operation.
     fn hook(&self) -> AdmissionHook {
         let origin = self.forwarding.as_ref().map(|forwarding| forwarding.origin);
-        let hook = AdmissionHook::new(&self.replica.engine, origin);
-        match self.adopting {
-            true => hook.adopting(),
-            false => hook,
-        }
+        AdmissionHook::new(&self.replica.engine, origin)
     }
 
     /// The local copy, for an operation that should not need control.
@@ -222,17 +210,27 @@ impl ReplicatedFileSystem {
             && replica.is_cut_off()
     }
 
-    /// Refuses operations on an abandoned file that waits to be adopted, and on one of which another member's data gave way here: that is on its
-    /// way again (counterexample 110).
+    /// Refuses operations on an abandoned file that waits to be adopted, and on one of which a member's data gave way here: that comes again, or a copy
+    /// that has it (counterexample 110).
     fn check_content(&self, object: ObjectId) -> Result<()> {
-        let store = &self.replica.store;
-        if !self.adopting && store.is_abandoned(object) {
+        if self.replica.store.is_abandoned(object) {
             return Err(Error::Delay);
         }
-        match store.given_way(object) {
-            // What a lost replica has is treated otherwise.
-            given_way if given_way.iter().any(|maker| !self.is_lost(*maker)) => Err(Error::Delay),
-            _ => Ok(()),
+        let given_way = self.replica.store.given_way(object);
+        // What a removed member had counts no more.
+        let mut makers =
+            (given_way.into_iter()).filter(|one| self.replica.state.members.is_member(*one));
+        match makers.next() {
+            None => Ok(()),
+            Some(maker) => Err(self.lacks_of(maker)),
+        }
+    }
+
+    /// What is said while data of a member is missing.
+    fn lacks_of(&self, maker: ReplicaSlot) -> Error {
+        match self.replica.state.settings.frozen {
+            Frozen::Error if self.is_lost(maker) => lost(),
+            _ => Error::Delay,
         }
     }
 
@@ -339,10 +337,6 @@ impl ReplicatedFileSystem {
     ) -> Result<Option<T>> {
         if self.is_forwarded() {
             return Err(self.not_primary());
-        }
-        if self.adopting {
-            // It would come too late if that one adopts the file.
-            return Err(Error::Delay);
         }
         if Instant::now() > deadline {
             return Err(Error::Delay);

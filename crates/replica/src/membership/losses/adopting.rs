@@ -9,15 +9,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::{Store, VersionBefore};
+use store::{Fate, Store, VersionBefore};
 use tokio::time::Instant;
-use vfs::{AccessCheck, Credentials, Error, FileSystem, ObjectId, Result, SetAttributes};
+use vfs::{Error, ObjectId, Result};
 
 use super::level::is_first;
 use crate::driver::local_replica::LocalReplica;
 use crate::driver::waiting::{CALM, changed};
 use crate::frontend::durability;
-use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::replication::renewing;
 use crate::state::settings::Durability;
 use crate::state::time::unix_seconds;
@@ -43,21 +42,13 @@ pub(super) struct Adoption {
     failed: BTreeSet<ObjectId>,
 }
 
-/// What becomes of an abandoned file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    /// The previous version, of this size.
-    Before(u64),
-    /// What is left includes everything acknowledged.
-    AsItIs,
-    /// Its state is unknown.
-    Torn,
-}
-
 impl Adoption {
     /// Adopts abandoned files, if this replica is responsible.
     pub(super) async fn go_on(&mut self, replica: &Arc<LocalReplica>) {
-        let abandoned = replica.store.abandoned().unwrap_or_default();
+        let mut abandoned = replica.store.abandoned().unwrap_or_default();
+        let is_held = |file| replica.engine.is_frozen(file);
+        // What a lost replica controls waits for that one.
+        abandoned.retain(|(file, _)| !is_held(*file));
         if abandoned.is_empty() {
             *self = Adoption::default();
             return;
@@ -156,14 +147,8 @@ async fn keep_aside(replica: &LocalReplica, first: ObjectId, files: &[ObjectId])
 }
 
 async fn adopt(replica: &Arc<LocalReplica>, file: ObjectId, fate: Fate) -> Result<()> {
-    if let Fate::Before(size) = fate
-        && replica.store.is_to_be_adopted(file)
-    {
-        cut(replica, file, size).await?;
-    }
-    let torn = fate == Fate::Torn;
     let deadline = Instant::now() + IN_A_ROW;
-    let adopt = |store: Store| async move { store.adopt(file, torn).await };
+    let adopt = |store: Store| async move { store.adopt(file, fate).await };
     loop {
         // Changes count from here on. An early next attempt can use control that was won.
         let mut changes = replica.engine.notifications();
@@ -191,26 +176,4 @@ async fn adopt(replica: &Arc<LocalReplica>, file: ObjectId, fate: Fate) -> Resul
         ),
     }
     Ok(())
-}
-
-/// Gives a file the size of its previous version.
-async fn cut(replica: &Arc<LocalReplica>, file: ObjectId, size: u64) -> Result<()> {
-    match replica.store.attributes(file).await {
-        Ok(now) if now.size != size => {}
-        Ok(_) | Err(Error::Stale) => return Ok(()),
-        Err(error) => return Err(error),
-    }
-    let file_system = ReplicatedFileSystem::adopting(replica.clone(), IN_A_ROW);
-    let set = SetAttributes {
-        size: Some(size),
-        ..SetAttributes::default()
-    };
-    let root = Credentials::root();
-    match file_system
-        .set_attributes(AccessCheck::Open(&root), file, &set)
-        .await
-    {
-        Ok(_) | Err(Error::Stale) => Ok(()),
-        Err(error) => Err(error),
-    }
 }

@@ -153,8 +153,8 @@ fn say_done(replica: &LocalReplica, to: ReplicaSlot, head: &PieceHead, outcome: 
 }
 
 /// Whether another replica is primary by now. Then the sender, which may have restarted, had shipped this before, and the primary's own content is
-/// newer. Two exceptions take the piece by its version: a replica that was away while it was shipped (counterexample 63), and one that begins with a
-/// copy.
+/// newer. Three exceptions take the piece by its version: a replica that was away while it was shipped (counterexample 63), one that begins with a copy,
+/// and one where data of the sender has given way, which nobody else sends.
 fn is_superseded(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
     let was_away = || {
         let store = &replica.store;
@@ -162,7 +162,8 @@ fn is_superseded(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) ->
             || store.is_to_fetch(head.file) || store.lacks_data_of(head.file).contains(&from);
         !replica.lease.is_up_to_date() && missing()
     };
-    replica.engine.is_superseded(from, head.file, head.initial) && !was_away()
+    let gave_way = || replica.store.has_given_way(from, Some(head.file));
+    replica.engine.is_superseded(from, head.file, head.initial) && !was_away() && !gave_way()
 }
 
 /// Whether a file lacks a lost replica's data here, and the sender of the contents does not have the best copy. The contents would mix with those

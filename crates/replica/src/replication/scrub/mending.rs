@@ -131,7 +131,8 @@ async fn right_content(
     Ok(from.map(|(slot, _)| (right, *slot)))
 }
 
-/// What is noted of a version here, and a replica that has noted the same. Neither disk is read for that: what is sent is compared with it in any case.
+/// What is noted of a version here, and a replica that has noted the same. A disk is read for that only where nothing is noted: what is sent is compared
+/// with it in any case.
 async fn noted_by_both(
     replica: &Arc<LocalReplica>,
     file: ObjectId,
