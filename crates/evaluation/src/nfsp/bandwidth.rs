@@ -17,7 +17,7 @@ use super::bytes::{BLOCK, Contents};
 use super::machines::{Count, Machines, of_bandwidth, processor_figures};
 use super::series::{Doing, ONE, PNFS, THROUGH, size, size_of_all};
 use super::streams::{DEPTH, DEPTH_OF_EACH, Stream};
-use super::{CARD, GANESHA, ONE_WAY, PAYLOAD, QUEUE, shown};
+use super::{CARD, GANESHA, ONE_WAY, PAYLOAD, QUEUE, QUEUE_WRITING, shown};
 use crate::experiment::{Book, Experiment, Peer, Shown};
 use crate::extent::Extent;
 use crate::field::{Field, runtime};
@@ -53,6 +53,14 @@ fn numbers(series: &str, extent: Extent) -> &'static [usize] {
     }
 }
 
+/// The bytes that can wait in front of a card.
+pub(super) fn queue(doing: Doing) -> u64 {
+    match doing {
+        Doing::Reading => QUEUE,
+        Doing::Writing => QUEUE_WRITING,
+    }
+}
+
 /// The shared state of trials.
 struct Stage {
     machines: Machines,
@@ -79,7 +87,7 @@ impl Stage {
                 })?;
             }
         }
-        machines.bound_cards(true)?;
+        machines.bound_cards(Some(queue(doing)))?;
         let tcp = machines.plain_tcp()?;
         Ok(Self {
             machines,
@@ -129,9 +137,9 @@ impl Stage {
         ];
         outcome.extend(trial::named(more));
         if self.doing == Doing::Writing {
-            self.machines.bound_cards(false)?;
+            self.machines.bound_cards(None)?;
             self.check_and_remove(series, clients)?;
-            self.machines.bound_cards(true)?;
+            self.machines.bound_cards(Some(queue(self.doing)))?;
         }
         Ok(outcome)
     }
@@ -252,7 +260,8 @@ impl Experiment for Bandwidth {
             clients,
         } = of_bandwidth(extent);
         format!(
-            "{CARD} {QUEUE} {ONE_WAY:?} {BLOCK} {DEPTH} {DEPTH_OF_EACH} {} {metadata} {data} {clients}",
+            "{CARD} {} {ONE_WAY:?} {BLOCK} {DEPTH} {DEPTH_OF_EACH} {} {metadata} {data} {clients}",
+            queue(self.doing),
             size_of_all(extent)
         )
     }

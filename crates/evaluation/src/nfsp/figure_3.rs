@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 
 use super::machines::{Count, Machines, pool_status};
 use super::series::{CAT, CENTRAL, FILES, NUMBER, SEARCHED, STAT, sizes};
-use super::{CARD, ONE_WAY, shown};
+use super::{CARD, ONE_WAY, QUEUE, shown};
 use crate::experiment::{Book, Experiment, Peer, Shown};
 use crate::extent::Extent;
 use crate::field::{Field, runtime};
@@ -112,7 +112,7 @@ impl Trial {
             clients: 1,
         };
         let machines = Machines::start(field, folder, count)?;
-        machines.bound_cards(true)?;
+        machines.bound_cards(Some(QUEUE))?;
         let mut trial = Self {
             machines,
             runtime: runtime()?,

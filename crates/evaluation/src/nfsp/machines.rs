@@ -12,7 +12,7 @@ use serde_json::Value;
 use testbed::measure::{self, Throughput};
 use testbed::{Ganesha, LinkSettings, Meridian, Place, Role, Traffic, World};
 
-use super::{CARD, ONE_WAY, QUEUE, STRIPE_UNIT};
+use super::{CARD, ONE_WAY, STRIPE_UNIT};
 use crate::extent::Extent;
 use crate::field::Field;
 use crate::sites::{Server, processor_time};
@@ -165,11 +165,11 @@ impl Machines {
         }
     }
 
-    /// Limits what every machine sends and receives, or removes the limits.
-    pub(super) fn bound_cards(&self, is_bound: bool) -> Result<()> {
-        let settings = match is_bound {
-            true => LinkSettings::default().bandwidth(CARD).queue(QUEUE),
-            false => LinkSettings::default(),
+    /// Limits what every machine sends and receives, with this many bytes that can wait in front of a card; or removes the limits.
+    pub(super) fn bound_cards(&self, queue: Option<u64>) -> Result<()> {
+        let settings = match queue {
+            Some(bytes) => LinkSettings::default().bandwidth(CARD).queue(bytes),
+            None => LinkSettings::default(),
         };
         let wan = self.world.wan();
         let mut names = wan.names().iter();

@@ -8,13 +8,14 @@ use bench::table::{self, Figure, Heads};
 use bench::trial::Point;
 use plot::{Axis, Chart, Plot};
 
+use super::bandwidth::queue;
 use super::bytes::BLOCK;
 use super::machines::{Count, of_bandwidth};
 use super::series::{
     CAT, Doing, FILES, NUMBER, ONE, PNFS, SEARCHED, STAT, THROUGH, size, size_of_all, sizes,
 };
 use super::streams::{DEPTH, DEPTH_OF_EACH};
-use super::{GANESHA, where_words};
+use super::{GANESHA, QUEUE, where_words};
 use crate::experiment::Shown;
 use crate::extent::Extent;
 
@@ -33,7 +34,7 @@ pub(super) fn figure_3(results: &Results, extent: Extent) -> Shown {
          the same with {GANESHA}, a single server with files of its own.\n\n\
          The second table has the same while the pool grows: the files are made at server 0, and looked at at the server that has joined last. {CLIENT}It keeps nothing in \
          memory, and asks for the directory once for all files.",
-        where_words(),
+        where_words(QUEUE),
         last.saturating_sub(1),
         last.saturating_sub(2),
     );
@@ -182,7 +183,7 @@ fn about(doing: Doing, extent: Extent) -> String {
          a data server has of one card is measured before each round, and shown beside it. *Share of each client's card* is the paper's efficiency. *Mounted servers* are all metadata servers, or {GANESHA}; a request is *put off* when the server says that it be sent again later. The raw results have the processor \
          time of every process, what else it did in that time included. A trial counts only when the metadata servers have sent more than all \
          bytes where these pass them, and less than a tenth with pNFS. Where one card bounds all clients, fewer numbers of clients are measured.",
-        where_words(),
+        where_words(queue(doing)),
         BLOCK >> 10,
     )
 }

@@ -160,7 +160,6 @@ async fn counterexample_78_who_has_the_best_of_a_file_may_say_what_it_had_sent_b
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn counterexample_110_a_file_that_was_asked_for_again_is_not_answered_before_it_comes() {
     let mut set = Set::failing(3).await;
-    let file = set.sites[1].save(ROOT, "file", b"old text").await.unwrap();
     set.rest().await;
     let third = set.crash(2).await;
     let second = set.sites[1].replica.clone();
@@ -169,19 +168,24 @@ async fn counterexample_110_a_file_that_was_asked_for_again_is_not_answered_befo
         second.ready() && members.any(|member| member.slot == 3 && !member.active)
     })
     .await;
-    set.sites[1].write(file, 0, b"NEW").await.unwrap();
+    let file = set.sites[1].save(ROOT, "file", b"new text").await.unwrap();
     eventually("the first has it", || {
-        held(&set.sites[0], file) == b"NEW text"
+        let first = &set.sites[0];
+        has(first, file, 8, &[]) && first.replica.status().controls_total == 0
     })
     .await;
     hold_back(second.local(), 3, PATIENCE / 12);
+    let sent = &second.local().state.metrics.content_bytes;
+    let before = sent.load(Ordering::Relaxed);
     set.revive(2, third).await;
     let site = &set.sites[2];
+    eventually("the third knows of it", || {
+        site.store.file_size(file).is_ok()
+    })
+    .await;
     let inbox = site.replica.local().state.inboxes.get(ReplicaSlot(2));
     let inbox = inbox.unwrap();
     let nothing = inbox.putting.acquire_many(PUTTING_AT_ONCE).await;
-    let sent = &second.local().state.metrics.content_bytes;
-    let before = sent.load(Ordering::Relaxed);
     eventually("it is admitted", || {
         let mut members = second.view_status().members.into_iter();
         members.any(|member| member.slot == 3 && member.active)
@@ -208,7 +212,7 @@ async fn counterexample_110_a_file_that_was_asked_for_again_is_not_answered_befo
     set.revive_until_ready(2).await;
     assert_eq!(
         set.sites[2].load(ROOT, "file").await.unwrap(),
-        b"NEW text and more"
+        b"new text and more"
     );
     drop(second);
     set.assert_equal().await;
@@ -230,6 +234,11 @@ async fn counterexample_113_who_has_made_nothing_since_it_was_given_up_sends_all
         third.save(ROOT, "empty", b"").await.unwrap(),
     ];
     set.rest().await;
+    eventually("the others know that they have all of them", || {
+        let known = |site: &Site| all.iter().all(|one| !site.store.is_incomplete(*one));
+        set.sites.iter().all(known)
+    })
+    .await;
     for to in [1, 2] {
         hold_back(set.sites[2].replica.local(), to, PATIENCE);
     }
