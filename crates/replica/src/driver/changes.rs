@@ -2,6 +2,7 @@
 //!
 //! What must never enter: when the store changes data, and how contents are sent.
 
+use std::collections::hash_map::Entry;
 use std::ops::Range;
 
 use control::{ControlName, Position, Update};
@@ -82,13 +83,18 @@ impl Engine {
 
     /// A file is getting a new version, with all the data that is here.
     pub(crate) fn begin_renewing(&self, file: ObjectId) {
-        self.with_core(|guard| guard.ledger.renewing.insert(file));
+        self.with_core(|guard| *guard.ledger.renewing.entry(file).or_default() += 1);
     }
 
     /// It has got it, or has failed to.
     pub(crate) fn end_renewing(&self, file: ObjectId, renewed: bool) {
         self.with_core(|guard| {
-            guard.ledger.renewing.remove(&file);
+            if let Entry::Occupied(mut attempts) = guard.ledger.renewing.entry(file) {
+                *attempts.get_mut() -= 1;
+                if *attempts.get() == 0 {
+                    attempts.remove();
+                }
+            }
             if renewed {
                 guard.settle_content(file);
             }

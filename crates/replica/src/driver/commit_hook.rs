@@ -173,7 +173,7 @@ fn changed_data(guard: &Guard<'_>, change: &Change) -> Option<ObjectId> {
     match change {
         Change::Data(touched)
             if guard.ledger.pins.contains_key(&touched.id)
-                || guard.ledger.renewing.contains(&touched.id) =>
+                || guard.ledger.renewing.contains_key(&touched.id) =>
         {
             Some(touched.id)
         }
@@ -213,7 +213,7 @@ fn note_contents(guard: &mut Guard<'_>, change: &Change, position: u64, under: &
             guard.ledger.durability.forget(Some(touched.id));
         }
         Change::Data(touched) => {
-            if guard.ledger.renewing.contains(&touched.id) {
+            if guard.ledger.renewing.contains_key(&touched.id) {
                 let (now, follows) = (guard.now, Position(position));
                 let unshipped = &mut guard.ledger.unshipped;
                 // It has a new version, and perhaps the bytes that the others have.

@@ -57,7 +57,14 @@ async fn renew_all(replica: &LocalReplica, recovered: &[ObjectId]) -> usize {
 /// here would replace that part at all others.
 async fn renew(replica: &LocalReplica, file: ObjectId) -> bool {
     let renew = |store: Store| async move { store.renew(file).await };
-    give_new_version(replica, file, renew).await
+    match give_new_version(replica, file, renew).await {
+        Ok(()) => true,
+        Err(Error::Delay) => false,
+        Err(error) => {
+            tracing::error!(%file, %error, "a file cannot be renewed");
+            true
+        }
+    }
 }
 
 /// After this time the next file is tried: a lost replica's control may prevent the change until the loss is settled.
@@ -66,12 +73,15 @@ const VERDICT_PATIENCE: Duration = Duration::from_secs(2);
 /// How often a change is attempted at once after control was won for it. It can be lost again before the store commits.
 const ATTEMPTS: usize = 3;
 
-/// Makes the store give a file a new version, and tells all others of its contents. Returns whether it is done; otherwise it can be tried again.
+/// Makes the store give a file a new version, and tells all others of its contents.
+///
+/// # Errors
+/// [`Error::Delay`] if it is to be tried again; errors of the store.
 pub(crate) async fn give_new_version<F>(
     replica: &LocalReplica,
     file: ObjectId,
     renew: impl Fn(Store) -> F,
-) -> bool
+) -> Result<(), Error>
 where
     F: Future<Output = Result<(), Error>>,
 {
@@ -80,23 +90,18 @@ where
         let hook = Arc::new(AdmissionHook::new(&replica.engine, None));
         let renewed = renew(replica.store.with_hook(hook.clone())).await;
         replica.engine.end_renewing(file, renewed.is_ok());
-        match renewed {
-            Ok(()) => return true,
-            Err(Error::Delay) => {}
-            Err(error) => {
-                tracing::error!(%file, %error, "a file cannot be renewed");
-                return true;
-            }
+        if renewed != Err(Error::Delay) {
+            return renewed;
         }
         let Some(verdict) = hook.take_refusal() else {
-            return false;
+            return renewed;
         };
         // Control that was won ends soon without an update: it is used before the next file asks for its own (109).
         match tokio::time::timeout(VERDICT_PATIENCE, verdict).await {
             Ok(Ok(Verdict::Admitted)) => {}
             // Another one has control, perhaps a lost one, or this replica takes no part at present.
-            _ => return false,
+            _ => return renewed,
         }
     }
-    false
+    Err(Error::Delay)
 }

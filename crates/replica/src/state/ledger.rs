@@ -56,8 +56,8 @@ pub(crate) type LookedAt = (
 pub(crate) struct Ledger {
     pub(crate) slot: ReplicaSlot,
     pub(crate) pins: HashMap<ObjectId, Pin>,
-    /// Files that get a new version with all the data that is here.
-    pub(crate) renewing: HashSet<ObjectId>,
+    /// Files that get a new version with all the data that is here, with the number of attempts under way.
+    pub(crate) renewing: HashMap<ObjectId, usize>,
     /// Where files were made that some replica may not know yet.
     pub(crate) births: Births,
     /// Files that were removed here and may be open at other replicas, each with the place of its removal.
@@ -131,7 +131,7 @@ impl Ledger {
         Ledger {
             slot,
             pins: HashMap::new(),
-            renewing: HashSet::new(),
+            renewing: HashMap::new(),
             births: Births::default(),
             removed: BTreeSet::new(),
             unshipped,

@@ -14,6 +14,7 @@ use crate::metadata::Table;
 use crate::mutation::{Mutation, Touch};
 use crate::open_store::{OpenStore, blocking};
 use crate::operation::Operation;
+use crate::replication::Fate;
 use crate::requests::Begun;
 use crate::rows::Effect;
 use crate::space::{Demand, ROW_BYTES};
@@ -23,7 +24,7 @@ use crate::space::{Demand, ROW_BYTES};
 pub(crate) enum Reason {
     Asked,
     /// It is abandoned, and gets its version before.
-    Adopted,
+    Adopted(Fate),
 }
 
 impl Operation {
@@ -59,8 +60,8 @@ impl Operation {
         let Begun::New(mut mutation) = self.begin_once(&access.who, demand).await? else {
             return Ok(self.object(id)?.attributes(id));
         };
-        if reason == Reason::Adopted {
-            self.adopted(&mut mutation, id)?;
+        if let Reason::Adopted(fate) = reason {
+            self.adopted(&mut mutation, id, fate)?;
         }
         self.check_write(&access, id, mutation.object(id)?)?;
         let shape = Change::Data(mutation.touched(id)?);

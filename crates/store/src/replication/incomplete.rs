@@ -108,7 +108,27 @@ impl Incomplete {
     pub(crate) fn touched(&self, file: ObjectId) {
         let mut marks = self.marks();
         let of_file = marks.missing.range_mut(all_of(file));
-        of_file.for_each(|(_, mark)| mark.before = VersionBefore::Partial);
+        for (_, mark) in of_file {
+            // What is unknown stays so: a copy is taken in, or the store was opened since.
+            if let VersionBefore::Whole(_) = mark.before {
+                mark.before = VersionBefore::Partial;
+            }
+        }
+    }
+
+    /// Whether it is unknown what is here of a version before one of which data is missing.
+    fn has_unknown(&self, file: ObjectId) -> bool {
+        let marks = self.marks();
+        let mut of_file = marks.missing.range(all_of(file));
+        of_file.any(|(_, mark)| mark.before == VersionBefore::Unknown)
+    }
+
+    /// The marks of a file besides the one that it is abandoned.
+    pub(super) fn of_others(&self, file: ObjectId) -> Vec<Mark> {
+        let marks = self.marks();
+        let of_file = marks.missing.range(all_of(file));
+        let others = of_file.filter(|((_, slot), _)| *slot != NOBODY);
+        others.map(|(_, mark)| *mark).collect()
     }
 
     /// All data of the version before is here again, up to this size: a replica that has it sent it.
@@ -397,10 +417,10 @@ impl OpenStore {
     /// What is here of the version before an update, which has this size.
     fn known_before(&self, of: Of, position: u64, size: u64) -> VersionBefore {
         let (file, _) = of;
-        let doubtful = self.incomplete.contains(file)
-            || self.unfetched.contains(file)
-            || self.incomplete.is_ahead(of, position);
-        match doubtful {
+        if self.unfetched.contains(file) || self.incomplete.has_unknown(file) {
+            return VersionBefore::Unknown;
+        }
+        match self.incomplete.contains(file) || self.incomplete.is_ahead(of, position) {
             true => VersionBefore::Partial,
             false => VersionBefore::Whole(size),
         }

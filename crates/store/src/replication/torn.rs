@@ -60,14 +60,15 @@ impl OpenStore {
         self.incomplete.mark((file, NOBODY)).is_some()
     }
 
-    /// Whether an abandoned file is still to be adopted. It is not if it has a later version, of which another replica's data is on its way.
+    /// Whether an abandoned file can be adopted here. It cannot if it has a later version, of which another replica's data is on its way, or if other
+    /// data has given way.
     #[must_use]
     pub fn is_to_be_adopted(&self, file: ObjectId) -> bool {
-        let Some(mark) = self.incomplete.mark((file, NOBODY)) else {
+        let Some(abandoned) = self.incomplete.mark((file, NOBODY)) else {
             return false;
         };
-        let is_later = || (self.object(file)).is_ok_and(|row| row.change.0 > mark.marked_at);
-        self.incomplete.primaries(file) == [NOBODY] || !is_later()
+        let others = self.incomplete.of_others(file);
+        (others.iter()).all(|mark| !mark.given_way && mark.version <= abandoned.marked_at)
     }
 
     /// The torn files, in the order of identifiers.
@@ -154,12 +155,12 @@ impl Operation {
             let access = AccessCheck::Open(&Credentials::root()).into();
             let none = SetAttributes::default();
             let cut = move |operation: Operation| {
-                operation.resize(access, file, none, size, Reason::Adopted)
+                operation.resize(access, file, none, size, Reason::Adopted(fate))
             };
             return self.change_data(file, cut).await.map(|_| ());
         }
         let mut mutation = self.begin_maintenance().await?;
-        self.adopted(&mut mutation, file)?;
+        self.adopted(&mut mutation, file, fate)?;
         let touched = match mutation.touched(file) {
             Err(Error::Stale) => return mutation.commit_local().map(|_| ()),
             touched => touched?,
@@ -173,9 +174,20 @@ impl Operation {
 }
 
 impl OpenStore {
-    /// Removes the mark of an abandoned file in the batch of its new version, unless another replica has given it one.
-    pub(crate) fn adopted(&self, mutation: &mut Mutation<'_>, file: ObjectId) -> Result<()> {
-        if !self.is_to_be_adopted(file) {
+    /// Removes the mark of an abandoned file in the batch of its new version, unless another replica has given it one, or it was abandoned again with
+    /// another state since its fate was looked at.
+    pub(crate) fn adopted(
+        &self,
+        mutation: &mut Mutation<'_>,
+        file: ObjectId,
+        fate: Fate,
+    ) -> Result<()> {
+        let before = match fate {
+            Fate::Before(size) => Some(size),
+            Fate::AsItIs | Fate::Torn => None,
+        };
+        let is_so = before.is_none() || self.incomplete.whole((file, NOBODY)) == before;
+        if !is_so || !self.is_to_be_adopted(file) {
             return Err(Error::Delay);
         }
         self.unmark_abandoned(mutation, file);
@@ -196,8 +208,11 @@ impl OpenStore {
         if others.next().is_some() {
             return Ok(());
         }
+        // Other changes of the row, of its mode for example, are no adoption.
+        let is_adopted = (self.incomplete.mark((file, from)))
+            .is_some_and(|completed| completed.version > mark.marked_at);
         match mutation.object(file) {
-            Ok(row) if row.change.0 <= mark.marked_at => Ok(()),
+            Ok(_) if !is_adopted => Ok(()),
             Ok(_) | Err(Error::Stale) => {
                 self.unmark_abandoned(mutation, file);
                 Ok(())

@@ -58,6 +58,7 @@ impl Adoption {
         if !due || !replica.takes_part() || !replica.lease.may_answer() {
             return;
         }
+        let waiting: BTreeSet<ObjectId> = abandoned.iter().map(|(file, _)| *file).collect();
         let mut fates = Vec::with_capacity(abandoned.len());
         // A survivor that knows what the others had comes first.
         let is_late = since.elapsed() > 2 * PATIENCE;
@@ -66,16 +67,24 @@ impl Adoption {
                 fates.push((file, fate));
             }
         }
-        let torn = fates.iter().filter(|(_, fate)| *fate == Fate::Torn);
-        let torn = torn.map(|(file, _)| *file);
-        let torn: Vec<ObjectId> = torn.filter(|file| !self.kept.contains(file)).collect();
-        if let Some(first) = torn.first()
-            && keep_aside(replica, *first, &torn).await
+        self.kept.retain(|file| waiting.contains(file));
+        let (torn, others): (Vec<_>, Vec<_>) =
+            fates.into_iter().partition(|(_, fate)| *fate == Fate::Torn);
+        self.adopt_all(replica, others).await;
+        let files = torn.iter().map(|(file, _)| *file);
+        let files: Vec<ObjectId> = files.filter(|file| !self.kept.contains(file)).collect();
+        if let Some(first) = files.first()
+            && keep_aside(replica, *first, &files).await
         {
-            self.kept.extend(torn);
+            self.kept.extend(files);
         }
         // What is left of a torn file may be removed once the file has its new version.
-        fates.retain(|(file, fate)| *fate != Fate::Torn || self.kept.contains(file));
+        let kept = (torn.into_iter()).filter(|(file, _)| self.kept.contains(file));
+        let kept = kept.collect();
+        self.adopt_all(replica, kept).await;
+    }
+
+    async fn adopt_all(&mut self, replica: &Arc<LocalReplica>, fates: Vec<(ObjectId, Fate)>) {
         for (file, fate) in fates {
             if !replica.lease.may_answer() {
                 return;
@@ -156,8 +165,9 @@ async fn adopt(replica: &Arc<LocalReplica>, file: ObjectId, fate: Fate) -> Resul
             // Another survivor has adopted it meanwhile.
             return Ok(());
         }
-        if renewing::give_new_version(replica, file, adopt).await {
-            break;
+        match renewing::give_new_version(replica, file, adopt).await {
+            Err(Error::Delay) => {}
+            adopted => break adopted?,
         }
         if Instant::now() >= deadline {
             return Err(Error::Delay);

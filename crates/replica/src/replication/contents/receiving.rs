@@ -66,8 +66,7 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
         }
         // The survivors are agreeing which contents of a lost replica count: the sender reads again a little later.
         let closed = replica.state.losses.closing.has_begun(inbox.from);
-        let has_newer = is_superseded(&replica, inbox.from, &piece.head)
-            || is_previous(&replica, inbox.from, &piece.head).await;
+        let has_newer = has_newer(&replica, inbox.from, &piece.head).await;
         let mut is_placed = false;
         let mut outcome = match has_newer {
             _ if closed => Err(Error::Delay),
@@ -122,6 +121,15 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
     });
 }
 
+/// Whether the local contents are newer than a piece. If data of its sender has given way here, the versions decide: nobody else sends that data, but
+/// another replica may have changed the file since the piece was read.
+async fn has_newer(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
+    if head.version > 0 && replica.store.has_given_way(from, Some(head.file)) {
+        return is_older(replica, head).await;
+    }
+    is_superseded(replica, from, head) || is_previous(replica, from, head).await
+}
+
 /// A piece that is older than the local contents is useless, with two exceptions: its sender supplies what is missing here of a lost replica
 /// (counterexample 65), or data of the sender has given way here. Then the sender reads again a little later, and sends that data with the newer
 /// contents.
@@ -153,8 +161,8 @@ fn say_done(replica: &LocalReplica, to: ReplicaSlot, head: &PieceHead, outcome: 
 }
 
 /// Whether another replica is primary by now. Then the sender, which may have restarted, had shipped this before, and the primary's own content is
-/// newer. Three exceptions take the piece by its version: a replica that was away while it was shipped (counterexample 63), one that begins with a copy,
-/// and one where data of the sender has given way, which nobody else sends.
+/// newer. Two exceptions take the piece by its version: a replica that was away while it was shipped (counterexample 63), and one that begins with a
+/// copy.
 fn is_superseded(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
     let was_away = || {
         let store = &replica.store;
@@ -162,8 +170,7 @@ fn is_superseded(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) ->
             || store.is_to_fetch(head.file) || store.lacks_data_of(head.file).contains(&from);
         !replica.lease.is_up_to_date() && missing()
     };
-    let gave_way = || replica.store.has_given_way(from, Some(head.file));
-    replica.engine.is_superseded(from, head.file, head.initial) && !was_away() && !gave_way()
+    replica.engine.is_superseded(from, head.file, head.initial) && !was_away()
 }
 
 /// Whether a file lacks a lost replica's data here, and the sender of the contents does not have the best copy. The contents would mix with those
