@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::bytes::{BLOCK, Contents};
 use super::machines::{Count, Machines, of_bandwidth, processor_figures};
 use super::series::{Doing, ONE, PNFS, THROUGH, size, size_of_all};
-use super::streams::{DEPTH, DEPTH_OF_EACH, Stream};
+use super::streams::{DEPTH, DEPTH_OF_EACH, DEPTH_WRITING, Stream};
 use super::{CARD, GANESHA, ONE_WAY, PAYLOAD, QUEUE, QUEUE_WRITING, shown};
 use crate::experiment::{Book, Experiment, Peer, Shown};
 use crate::extent::Extent;
@@ -58,6 +58,14 @@ pub(super) fn queue(doing: Doing) -> u64 {
     match doing {
         Doing::Reading => QUEUE,
         Doing::Writing => QUEUE_WRITING,
+    }
+}
+
+/// The number of active requests of a client at one server.
+pub(super) fn depth(doing: Doing) -> usize {
+    match doing {
+        Doing::Reading => DEPTH,
+        Doing::Writing => DEPTH_WRITING,
     }
 }
 
@@ -260,8 +268,9 @@ impl Experiment for Bandwidth {
             clients,
         } = of_bandwidth(extent);
         format!(
-            "{CARD} {} {ONE_WAY:?} {BLOCK} {DEPTH} {DEPTH_OF_EACH} {} {metadata} {data} {clients}",
+            "{CARD} {} {ONE_WAY:?} {BLOCK} {} {DEPTH_OF_EACH} {} {metadata} {data} {clients}",
             queue(self.doing),
+            depth(self.doing),
             size_of_all(extent)
         )
     }

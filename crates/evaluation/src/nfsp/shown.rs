@@ -8,13 +8,13 @@ use bench::table::{self, Figure, Heads};
 use bench::trial::Point;
 use plot::{Axis, Chart, Plot};
 
-use super::bandwidth::queue;
+use super::bandwidth::{depth, queue};
 use super::bytes::BLOCK;
 use super::machines::{Count, of_bandwidth};
 use super::series::{
     CAT, Doing, FILES, NUMBER, ONE, PNFS, SEARCHED, STAT, THROUGH, size, size_of_all, sizes,
 };
-use super::streams::{DEPTH, DEPTH_OF_EACH};
+use super::streams::DEPTH_OF_EACH;
 use super::{GANESHA, QUEUE, where_words};
 use crate::experiment::Shown;
 use crate::extent::Extent;
@@ -160,6 +160,7 @@ fn about(doing: Doing, extent: Extent) -> String {
     let sizes = format!(
         "{pnfs} MiB with pNFS, {through} MiB through all metadata servers, and {one} MiB through one server"
     );
+    let depth = depth(doing);
     let work = match doing {
         Doing::Reading => format!(
             "All clients at once read one file of {} MiB, which all servers have in memory: {sizes}; every byte is compared",
@@ -172,7 +173,7 @@ fn about(doing: Doing, extent: Extent) -> String {
     };
     format!(
         "{}There are {data} data servers, {metadata} metadata servers, 1 to {clients} clients, and {GANESHA} on a machine of its own. {work}. The time is \
-         from the beginning to the end of the last client; mounting is not part of it. Requests have {} KiB, as the stripes do, and {DEPTH} of each client are under way \
+         from the beginning to the end of the last client; mounting is not part of it. Requests have {} KiB, as the stripes do, and {depth} of each client are under way \
          at once, with pNFS {DEPTH_OF_EACH} for each data server. {CLIENT}\n\n\
          - *{GANESHA}*: the central server.\n\
          - *{ONE}*: all clients have mounted the first metadata server, and have no pNFS. So all bytes pass its card, as what is written does in the original NFSP; what is \

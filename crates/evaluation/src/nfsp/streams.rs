@@ -19,6 +19,9 @@ use super::bytes::{BLOCK, Contents};
 /// The number of active requests of a client at one server.
 pub(super) const DEPTH: usize = 4;
 
+/// The same where clients write: what one server has taken passes to twelve others, so as many stripes as they have are on their way.
+pub(super) const DEPTH_WRITING: usize = 16;
+
 /// The number of active requests of a client with pNFS for each data server: while one is answered, the next ones wait there, so that no server's card is
 /// idle because its next client waits for another server.
 pub(super) const DEPTH_OF_EACH: usize = 4;
@@ -95,7 +98,7 @@ impl Stream {
                 }
             }
         };
-        for_each_block(size, contact.depth(), reading).await?;
+        for_each_block(size, contact.depth(DEPTH), reading).await?;
         self.give_back(&contact, &file).await?;
         Ok(self.client.close(&file).await?)
     }
@@ -115,7 +118,7 @@ impl Stream {
                 async move { contact.write_block(offset, data, &verifiers).await }
             }
         };
-        for_each_block(size, contact.depth(), writing).await?;
+        for_each_block(size, contact.depth(DEPTH_WRITING), writing).await?;
         match &*contact {
             Contact::Through(client, file) => {
                 verifiers.note(0, client.commit(&file.handle, 0, 0).await?)?;
@@ -175,11 +178,11 @@ impl Stream {
 }
 
 impl Contact {
-    /// The number of active requests.
-    fn depth(&self) -> usize {
+    /// The number of active requests; `through`: of one at a server.
+    fn depth(&self, through: usize) -> usize {
         match self {
-            Contact::Through(..) => DEPTH,
-            Contact::Direct(striped) => DEPTH.max(DEPTH_OF_EACH * striped.width()),
+            Contact::Through(..) => through,
+            Contact::Direct(striped) => through.max(DEPTH_OF_EACH * striped.width()),
         }
     }
 
