@@ -10,7 +10,7 @@ use fields::Fields;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
 
 use super::foreign_row::ForeignRow;
-use super::incomplete::Mark;
+use super::mark::Mark;
 use crate::counters::Sequence;
 use crate::malformed::Malformed;
 use crate::metadata::{KeyedRow, Picture, Table, View};

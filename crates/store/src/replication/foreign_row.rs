@@ -2,7 +2,7 @@
 
 use vfs::{Error, ObjectId, ReplicaSlot, RequestId, Result};
 
-use super::incomplete::Mark;
+use super::mark::Mark;
 use crate::data::MAX_FILE_BYTES;
 use crate::locks::Held;
 use crate::malformed::Malformed;

@@ -10,6 +10,7 @@ mod facts;
 mod foreign_row;
 mod held;
 mod incomplete;
+mod mark;
 mod merging;
 mod passed;
 mod resync;
@@ -26,7 +27,7 @@ use vfs::{Extent, ObjectId, ReplicaSlot, Result, WriteVerifier};
 
 pub use base::{BasePlace, BaseScan, BaseState};
 pub(crate) use incomplete::Incomplete;
-pub use incomplete::VersionBefore;
+pub use mark::VersionBefore;
 pub use merging::MergedRows;
 pub use torn::Fate;
 pub(crate) use unshipped::MarkedFiles;
@@ -37,7 +38,7 @@ use crate::recording::RowChange;
 
 /// The part of [`crate::decode_as_anything`] for marks and remembered contents.
 pub(crate) fn decode_as_anything(bytes: &[u8]) {
-    let _ = incomplete::Mark::decode(bytes);
+    let _ = mark::Mark::decode(bytes);
     let _ = resync::Remembered::decode(bytes);
 }
 

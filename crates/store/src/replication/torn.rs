@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use vfs::{AccessCheck, Credentials, Error, ObjectId, ReplicaSlot, Result, SetAttributes};
 
-use super::incomplete::{Mark, NOBODY, VersionBefore};
+use super::incomplete::NOBODY;
+use super::mark::{Mark, VersionBefore};
 use crate::commit_hook::Change;
 use crate::counters::Sequence;
 use crate::data::Reason;
@@ -194,7 +195,7 @@ impl OpenStore {
         Ok(())
     }
 
-    /// Called when all data of a file's version is here. If that version is later than the abandoned one, a replica has adopted the file.
+    /// Called when all data of one primary is here. If its version is later than the abandoned one, that replica has adopted the file.
     pub(super) fn settle_abandoned(
         &self,
         mutation: &mut Mutation<'_>,
@@ -203,11 +204,6 @@ impl OpenStore {
         let Some(mark) = self.incomplete.mark((file, NOBODY)) else {
             return Ok(());
         };
-        let primaries = self.incomplete.primaries(file).into_iter();
-        let mut others = primaries.filter(|slot| *slot != NOBODY && *slot != from);
-        if others.next().is_some() {
-            return Ok(());
-        }
         // Other changes of the row, of its mode for example, are no adoption.
         let is_adopted = (self.incomplete.mark((file, from)))
             .is_some_and(|completed| completed.version > mark.marked_at);

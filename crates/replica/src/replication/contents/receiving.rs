@@ -122,10 +122,10 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
 }
 
 /// Whether the local contents are newer than a piece. If data of its sender has given way here, the versions decide: nobody else sends that data, but
-/// another replica may have changed the file since the piece was read.
+/// another replica may have changed the file since the piece was read. What the sender itself has changed since follows.
 async fn has_newer(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
     if head.version > 0 && replica.store.has_given_way(from, Some(head.file)) {
-        return is_older(replica, head).await;
+        return head.version < replica.store.version_of_others(head.file, from);
     }
     is_superseded(replica, from, head) || is_previous(replica, from, head).await
 }
