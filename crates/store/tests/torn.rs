@@ -120,6 +120,8 @@ async fn others_learn_that_a_file_is_torn_and_that_it_was_adopted() {
     leader.adopt(id, Fate::Torn).await.unwrap();
     let adopted = pair.follow_one(&[id]).await;
     assert!(follower.is_abandoned(id), "its data has not come");
+    let before = follower.whole_before(id, LEADER);
+    assert_eq!(before, Some(5), "the leader may be lost before it comes");
     put(follower, id, b"fiSECOND").await;
     follower.note_complete(id, LEADER, adopted).await.unwrap();
     assert!(!follower.is_abandoned(id));
@@ -192,4 +194,36 @@ async fn versions_that_somebody_gone_may_have_shown_are_passed_once_and_survive_
     one.write(file, 0, b"once more").await.unwrap();
     let another = one.attributes(file).await.change.0;
     assert!(another > behind + (1 << 33), "one more is gone");
+}
+
+/// Data of a third replica is missing, too, and the adopting replica's comes first.
+#[tokio::test]
+async fn counterexample_112_an_adopted_file_is_not_adopted_again_whatever_else_is_missing() {
+    let (pair, id) = second_version().await;
+    let (leader, follower) = (pair.leader.store(), pair.follower.store());
+    follower.abandon(LEADER, 7).await.unwrap();
+    let third = ReplicaSlot(9);
+    for store in [leader, follower] {
+        let lacking = store.note_lacking((id, third), (0, 1), 0);
+        lacking.await.unwrap();
+    }
+    assert!(!follower.is_to_be_adopted(id), "what gave way comes first");
+    leader.abandon(third, 7).await.unwrap();
+    leader.adopt(id, Fate::AsItIs).await.unwrap();
+    let adopted = pair.follow_one(&[id]).await;
+    assert!(follower.is_abandoned(id), "its data has not come");
+    put(follower, id, b"fiSECOND").await;
+    follower.note_complete(id, LEADER, adopted).await.unwrap();
+    assert!(!follower.is_abandoned(id));
+    assert_eq!(follower.lacks_data_of(id), [third]);
+}
+
+/// A member owes data of its own, which comes after the decision.
+#[tokio::test]
+async fn counterexample_111_who_gets_data_of_an_abandoned_file_leaves_it_to_those_who_know() {
+    let (pair, id) = second_version().await;
+    let store = pair.follower.store();
+    store.abandon(LEADER, 7).await.unwrap();
+    put(store, id, b"fi").await;
+    assert_eq!(store.abandoned(), Ok(vec![(id, VersionBefore::Unknown)]));
 }
