@@ -227,3 +227,23 @@ async fn counterexample_111_who_gets_data_of_an_abandoned_file_leaves_it_to_thos
     put(store, id, b"fi").await;
     assert_eq!(store.abandoned(), Ok(vec![(id, VersionBefore::Unknown)]));
 }
+
+/// The adopting replica took it for torn, and is lost before any data of that comes.
+#[tokio::test]
+async fn counterexample_111_a_file_that_is_whole_is_not_torn_by_an_adoption_that_is_lost() {
+    let (pair, id) = second_version().await;
+    let (leader, follower) = (pair.leader.store(), pair.follower.store());
+    follower.abandon(LEADER, 7).await.unwrap();
+    let third = ReplicaSlot(9);
+    let lacking = leader.note_lacking((id, third), (0, 1), 0);
+    lacking.await.unwrap();
+    leader.abandon(third, 7).await.unwrap();
+    leader.adopt(id, Fate::Torn).await.unwrap();
+    pair.follow_one(&[id]).await;
+    follower.abandon(LEADER, 8).await.unwrap();
+    let whole = VersionBefore::Whole(5);
+    assert_eq!(follower.abandoned(), Ok(vec![(id, whole)]));
+    follower.adopt(id, Fate::Before(5)).await.unwrap();
+    assert_eq!(follower.torn(), []);
+    assert_eq!(pair.follower.read(id, 0, 100).await.unwrap(), "first");
+}

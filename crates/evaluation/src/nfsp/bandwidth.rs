@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 use super::bytes::{BLOCK, Contents};
 use super::machines::{Count, Machines, of_bandwidth, processor_figures};
 use super::series::{Doing, ONE, PNFS, THROUGH, size, size_of_all};
-use super::streams::{DEPTH, DEPTH_OF_EACH, DEPTH_WRITING, Stream};
-use super::{CARD, GANESHA, ONE_WAY, PAYLOAD, QUEUE, QUEUE_WRITING, shown};
+use super::streams::{DEPTH_OF_EACH, Stream};
+use super::{CARD, GANESHA, ONE_WAY, PAYLOAD, shown};
 use crate::experiment::{Book, Experiment, Peer, Shown};
 use crate::extent::Extent;
 use crate::field::{Field, runtime};
@@ -53,22 +53,6 @@ fn numbers(series: &str, extent: Extent) -> &'static [usize] {
     }
 }
 
-/// The bytes that can wait in front of a card.
-pub(super) fn queue(doing: Doing) -> u64 {
-    match doing {
-        Doing::Reading => QUEUE,
-        Doing::Writing => QUEUE_WRITING,
-    }
-}
-
-/// The number of active requests of a client at one server.
-pub(super) fn depth(doing: Doing) -> usize {
-    match doing {
-        Doing::Reading => DEPTH,
-        Doing::Writing => DEPTH_WRITING,
-    }
-}
-
 /// The shared state of trials.
 struct Stage {
     machines: Machines,
@@ -95,7 +79,7 @@ impl Stage {
                 })?;
             }
         }
-        machines.bound_cards(Some(queue(doing)))?;
+        machines.bound_cards(Some(doing.queue()))?;
         let tcp = machines.plain_tcp()?;
         Ok(Self {
             machines,
@@ -147,7 +131,7 @@ impl Stage {
         if self.doing == Doing::Writing {
             self.machines.bound_cards(None)?;
             self.check_and_remove(series, clients)?;
-            self.machines.bound_cards(Some(queue(self.doing)))?;
+            self.machines.bound_cards(Some(self.doing.queue()))?;
         }
         Ok(outcome)
     }
@@ -269,8 +253,8 @@ impl Experiment for Bandwidth {
         } = of_bandwidth(extent);
         format!(
             "{CARD} {} {ONE_WAY:?} {BLOCK} {} {DEPTH_OF_EACH} {} {metadata} {data} {clients}",
-            queue(self.doing),
-            depth(self.doing),
+            self.doing.queue(),
+            self.doing.depth(),
             size_of_all(extent)
         )
     }

@@ -2,6 +2,8 @@
 //!
 //! What must never enter: measuring, and showing.
 
+use super::streams::{DEPTH, DEPTH_WRITING};
+use super::{QUEUE, QUEUE_WRITING};
 use crate::extent::Extent;
 
 pub(super) const STAT: &str = "Meridian, stat";
@@ -35,6 +37,24 @@ pub(super) enum Doing {
     Reading,
     /// Each writes its own file.
     Writing,
+}
+
+impl Doing {
+    /// The bytes that can wait in front of a card.
+    pub(super) fn queue(self) -> u64 {
+        match self {
+            Doing::Reading => QUEUE,
+            Doing::Writing => QUEUE_WRITING,
+        }
+    }
+
+    /// The number of active requests of a client at one server.
+    pub(super) fn depth(self) -> usize {
+        match self {
+            Doing::Reading => DEPTH,
+            Doing::Writing => DEPTH_WRITING,
+        }
+    }
 }
 
 /// The number of bytes that each client of a series reads or writes: where one card limits all of them, little suffices. Elsewhere the

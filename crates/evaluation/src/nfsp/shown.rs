@@ -8,7 +8,6 @@ use bench::table::{self, Figure, Heads};
 use bench::trial::Point;
 use plot::{Axis, Chart, Plot};
 
-use super::bandwidth::{depth, queue};
 use super::bytes::BLOCK;
 use super::machines::{Count, of_bandwidth};
 use super::series::{
@@ -160,7 +159,7 @@ fn about(doing: Doing, extent: Extent) -> String {
     let sizes = format!(
         "{pnfs} MiB with pNFS, {through} MiB through all metadata servers, and {one} MiB through one server"
     );
-    let depth = depth(doing);
+    let depth = doing.depth();
     let work = match doing {
         Doing::Reading => format!(
             "All clients at once read one file of {} MiB, which all servers have in memory: {sizes}; every byte is compared",
@@ -184,7 +183,7 @@ fn about(doing: Doing, extent: Extent) -> String {
          a data server has of one card is measured before each round, and shown beside it. *Share of each client's card* is the paper's efficiency. *Mounted servers* are all metadata servers, or {GANESHA}; a request is *put off* when the server says that it be sent again later. The raw results have the processor \
          time of every process, what else it did in that time included. A trial counts only when the metadata servers have sent more than all \
          bytes where these pass them, and less than a tenth with pNFS. Where one card bounds all clients, fewer numbers of clients are measured.",
-        where_words(queue(doing)),
+        where_words(doing.queue()),
         BLOCK >> 10,
     )
 }

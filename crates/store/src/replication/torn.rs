@@ -192,6 +192,12 @@ impl OpenStore {
             return Err(Error::Delay);
         }
         self.unmark_abandoned(mutation, file);
+        if before.is_some()
+            && let Ok(row) = mutation.object_mut(file)
+        {
+            // An earlier adoption may have made it torn, and be lost itself before any of its data came.
+            row.file_mut()?.torn = false;
+        }
         Ok(())
     }
 

@@ -83,7 +83,12 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
             }
             false => {
                 is_placed = true;
-                put(&replica, &inbox, &piece).await
+                let put = put(&replica, &inbox, &piece).await;
+                match put.is_ok() && gave_way_and_is_older(&replica, inbox.from, &piece.head) {
+                    // Another replica's change has come meanwhile, and may be below this piece: the sender reads again.
+                    true => Err(Error::Delay),
+                    false => put,
+                }
             }
         };
         if let (Ok(0), Some(position)) = (&outcome, piece.head.completes) {
@@ -125,9 +130,16 @@ pub(crate) fn put_in_place(replica: &Arc<LocalReplica>, inbox: &Arc<Inbox>, piec
 /// another replica may have changed the file since the piece was read. What the sender itself has changed since follows.
 async fn has_newer(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
     if head.version > 0 && replica.store.has_given_way(from, Some(head.file)) {
-        return head.version < replica.store.version_of_others(head.file, from);
+        return gave_way_and_is_older(replica, from, head);
     }
     is_superseded(replica, from, head) || is_previous(replica, from, head).await
+}
+
+fn gave_way_and_is_older(replica: &LocalReplica, from: ReplicaSlot, head: &PieceHead) -> bool {
+    let (store, file) = (&replica.store, head.file);
+    store.has_given_way(from, Some(file))
+        && head.version > 0
+        && head.version < store.version_of_others(file, from)
 }
 
 /// A piece that is older than the local contents is useless, with two exceptions: its sender supplies what is missing here of a lost replica
