@@ -194,15 +194,25 @@ impl ReplicatedFileSystem {
         }
         let objects: Vec<ObjectId> = [object].iter().chain(others).copied().collect();
         let change = || async {
-            match self.decider_beside(object, &beside().await) {
-                Some(decider) => Ok(Tried::Elsewhere(decider)),
-                None => {
-                    self.try_to_change(object, &attempt, &operation, deadline)
-                        .await
+            if let Some(decider) = self.decider_beside(object, &beside().await) {
+                return Ok(Tried::Elsewhere(decider));
+            }
+            let changing = self.try_to_change(object, &attempt, &operation, deadline);
+            match changing.await? {
+                // The store refuses some changes before their control is looked at, a removal of a directory that is not empty for example.
+                Tried::Answer(Err(_)) if self.is_decided_elsewhere(&beside().await) => {
+                    Ok(Tried::Later)
                 }
+                tried => Ok(tried),
             }
         };
         self.carry_out(&objects, change, &operation, deadline).await
+    }
+
+    /// Whether a member in the view controls one of these, so that the local copy must not judge.
+    fn is_decided_elsewhere(&self, objects: &[ObjectId]) -> bool {
+        let mut holders = objects.iter().filter_map(|object| self.holder(*object));
+        holders.any(|holder| !self.is_lost(holder))
     }
 
     /// The one other replica that decides about objects beside a directory that no replica controls.
