@@ -19,7 +19,7 @@ use super::bytes::{BLOCK, Contents};
 /// The number of active requests of a client at one server.
 pub(super) const DEPTH: usize = 4;
 
-/// The same where clients write: what one server has taken passes to twelve others, so as many stripes as they have are on their way.
+/// The same where clients write: a metadata server passes what it takes on to twelve data servers, and a few requests leave most of them idle.
 pub(super) const DEPTH_WRITING: usize = 16;
 
 /// The number of active requests of a client with pNFS for each data server: while one is answered, the next ones wait there, so that no server's card is

@@ -102,14 +102,6 @@ impl Engine {
         });
     }
 
-    /// Whether a lost replica's control covers a file.
-    pub(crate) fn is_frozen(&self, file: ObjectId) -> bool {
-        self.with_core(|guard| {
-            let holder = guard.foreign_control(file).map(|name| name.holder);
-            holder.is_some_and(|holder| !guard.ledger.active.contains(&holder))
-        })
-    }
-
     /// Whether a lost replica's data of a file is missing here, and a control prevents other changes meanwhile.
     pub(crate) fn lacks_frozen(&self, file: ObjectId) -> bool {
         self.with_core(|guard| guard.lacks_frozen(file))

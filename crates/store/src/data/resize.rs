@@ -24,7 +24,7 @@ use crate::space::{Demand, ROW_BYTES};
 pub(crate) enum Reason {
     Asked,
     /// It is abandoned, and gets its version before.
-    Adopted(Fate),
+    Adopted,
 }
 
 impl Operation {
@@ -60,8 +60,8 @@ impl Operation {
         let Begun::New(mut mutation) = self.begin_once(&access.who, demand).await? else {
             return Ok(self.object(id)?.attributes(id));
         };
-        if let Reason::Adopted(fate) = reason {
-            self.adopted(&mut mutation, id, fate)?;
+        if reason == Reason::Adopted {
+            self.adopted(&mut mutation, id, Fate::Before(size))?;
         }
         self.check_write(&access, id, mutation.object(id)?)?;
         let shape = Change::Data(mutation.touched(id)?);

@@ -156,7 +156,7 @@ impl Operation {
             let access = AccessCheck::Open(&Credentials::root()).into();
             let none = SetAttributes::default();
             let cut = move |operation: Operation| {
-                operation.resize(access, file, none, size, Reason::Adopted(fate))
+                operation.resize(access, file, none, size, Reason::Adopted)
             };
             return self.change_data(file, cut).await.map(|_| ());
         }

@@ -244,7 +244,7 @@ impl ReplicatedFileSystem {
         Instant::now() + self.patience
     }
 
-    /// The same for an operation that may be broken off, and repeated later: one that another replica carries out may take longer.
+    /// Breaks an operation off then: one that another replica carries out may take longer. Only for operations that may be repeated.
     async fn within_patience(&self, operation: impl Future<Output = Result<()>>) -> Result<()> {
         let outcome = tokio::time::timeout_at(self.deadline(), operation).await;
         outcome.unwrap_or(Err(Error::Delay))

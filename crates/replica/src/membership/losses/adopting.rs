@@ -34,7 +34,7 @@ const IN_A_ROW: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(super) struct Adoption {
     /// The files that were abandoned at the last look, and since when these and no others are.
-    waiting: Vec<ObjectId>,
+    waiting: BTreeSet<ObjectId>,
     since: Option<Instant>,
     /// Torn files whose remains are kept aside.
     kept: BTreeSet<ObjectId>,
@@ -46,9 +46,12 @@ impl Adoption {
     /// Adopts abandoned files, if this replica is responsible.
     pub(super) async fn go_on(&mut self, replica: &Arc<LocalReplica>) {
         let mut abandoned = replica.store.abandoned().unwrap_or_default();
-        let is_held = |file| replica.engine.is_frozen(file);
         // What a lost replica controls waits for that one.
-        abandoned.retain(|(file, _)| !is_held(*file));
+        let active = replica.lease.view().active;
+        abandoned.retain(|(file, _)| {
+            let holder = replica.engine.foreign_primary(*file);
+            holder.is_none_or(|holder| active.contains(&holder))
+        });
         if abandoned.is_empty() {
             *self = Adoption::default();
             return;
@@ -58,7 +61,6 @@ impl Adoption {
         if !due || !replica.takes_part() || !replica.lease.may_answer() {
             return;
         }
-        let waiting: BTreeSet<ObjectId> = abandoned.iter().map(|(file, _)| *file).collect();
         let mut fates = Vec::with_capacity(abandoned.len());
         // A survivor that knows what the others had comes first.
         let is_late = since.elapsed() > 2 * PATIENCE;
@@ -67,7 +69,7 @@ impl Adoption {
                 fates.push((file, fate));
             }
         }
-        self.kept.retain(|file| waiting.contains(file));
+        self.kept.retain(|file| self.waiting.contains(file));
         let (torn, others): (Vec<_>, Vec<_>) =
             fates.into_iter().partition(|(_, fate)| *fate == Fate::Torn);
         self.adopt_all(replica, others).await;
@@ -106,7 +108,7 @@ impl Adoption {
 impl Adoption {
     /// Since when nobody has adopted any of these.
     fn waiting_since(&mut self, abandoned: &[(ObjectId, VersionBefore)]) -> Instant {
-        let files: Vec<ObjectId> = abandoned.iter().map(|(file, _)| *file).collect();
+        let files: BTreeSet<ObjectId> = abandoned.iter().map(|(file, _)| *file).collect();
         if files != self.waiting {
             (self.waiting, self.since) = (files, None);
         }

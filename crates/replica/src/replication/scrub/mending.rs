@@ -73,15 +73,20 @@ async fn mend_one(
     if attributes.size == 0 {
         return replica.store.forget_damage_of_empty(file).await;
     }
-    let (right, from) = match noted_by_both(replica, file, attributes.change).await? {
-        Some(known) if failed.insert(file) => known,
-        _ => {
-            failed.remove(&file);
-            match right_content(replica, file, attributes.change).await? {
-                Some(known) => known,
-                None => return Ok(false),
-            }
+    let noted = match failed.remove(&file) {
+        true => None,
+        false => noted_by_both(replica, file, attributes.change).await?,
+    };
+    let known = match noted {
+        Some(known) => {
+            // Until it is mended.
+            failed.insert(file);
+            Some(known)
         }
+        None => right_content(replica, file, attributes.change).await?,
+    };
+    let Some((right, from)) = known else {
+        return Ok(false);
     };
     let mending = replica.store.begin_mending(file).await?;
     let mut at = 0;
