@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::fixture::{ROOT, Set, Site, eventually, root};
+use crate::fixture::{ROOT, Set, Site, eventually, patiently, root};
 use bytes::Bytes;
-use vfs::{FileSystem, ObjectId, XattrMode, XattrName};
+use vfs::{AccessCheck, Credentials, FileSystem, ObjectId, SetAttributes, XattrMode, XattrName};
 
 /// 8 Mbit/s, and 120 ms there and back.
 const BYTES_PER_SECOND: u64 = 1_000_000;
@@ -61,10 +61,10 @@ fn sent(site: &Site, peer: u16) -> u64 {
         .sent_bytes
 }
 
-async fn change_much(site: &Site) -> Vec<ObjectId> {
+async fn change_much(site: &Site, directory: ObjectId) -> Vec<ObjectId> {
     let (who, mut files) = (root(), Vec::new());
     for number in 0..FILES {
-        let file = site.file(ROOT, &format!("f{number}")).await.unwrap();
+        let file = site.file(directory, &format!("f{number}")).await.unwrap();
         for attribute in ["one", "two"] {
             let name = XattrName::new(attribute.as_bytes().to_vec()).unwrap();
             let value = Bytes::from(vec![7; VALUE_BYTES]);
@@ -91,7 +91,7 @@ async fn counterexample_46_grants_do_not_wait_for_what_is_relayed() {
     .await;
     set.rest().await;
     set.cable.slow(BYTES_PER_SECOND, ONE_WAY);
-    let files = change_much(&set.sites[2]).await;
+    let files = change_much(&set.sites[2], ROOT).await;
     eventually("the second has all", || lag(&set.sites[2], 2) == 0).await;
     let lacked = lag(&set.sites[2], 1);
     assert!(
@@ -234,4 +234,46 @@ async fn nobody_waits_for_the_contents_of_a_file_whose_name_goes() {
         received < (PIECES * PIECE) as u64,
         "{received} bytes had come first"
     );
+}
+
+/// Another site had just allowed everybody to write. A user was not allowed to truncate the file here: the store judged by the copy
+/// of this site, before anybody looked at who controls the file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn counterexample_114_the_local_copy_does_not_refuse_what_another_site_controls() {
+    let set = Set::failing_with(2, |settings| {
+        settings.site_lease = Duration::from_secs(3);
+        settings.suspicion = 2 * crate::fixture::PATIENCE;
+    })
+    .await;
+    let (other, here) = (&set.sites[0], &set.sites[1]);
+    let elsewhere = other.directory(ROOT, "elsewhere").await.unwrap();
+    let file = other.save(ROOT, "file", b"text").await.unwrap();
+    set.rest().await;
+    set.cable.slow(BYTES_PER_SECOND, ONE_WAY);
+    change_much(other, elsewhere).await;
+    let everybody = SetAttributes {
+        mode: Some(0o666),
+        ..SetAttributes::default()
+    };
+    let who = root();
+    let by = AccessCheck::Credentials(&who);
+    let allowed = other.files.set_attributes(by, file, &everybody);
+    allowed.await.unwrap();
+    let old = here.store.attributes(file).await.unwrap();
+    assert_ne!(old.mode, 0o666, "the update has come too soon");
+    let user = Credentials {
+        user: 1000,
+        group: 1000,
+        ..root()
+    };
+    let cut = SetAttributes {
+        size: Some(0),
+        ..SetAttributes::default()
+    };
+    let truncated = patiently(|| {
+        let by = AccessCheck::Credentials(&user);
+        here.files.set_attributes(by, file, &cut)
+    });
+    assert_eq!(truncated.await.unwrap().size, 0);
+    set.assert_equal().await;
 }

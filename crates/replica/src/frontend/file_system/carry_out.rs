@@ -7,7 +7,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::Subject;
 use store::Store;
 use tokio::time::Instant;
 use vfs::{Error, ObjectId, ReplicaSlot, Result};
@@ -148,89 +147,6 @@ impl ReplicatedFileSystem {
         (objects.iter()).try_for_each(|object| self.check_content(*object))
     }
 
-    /// Carries out a change as soon as this replica may, or lets the primary carry it out. The primary of `object` decides; `others` must also
-    /// be known here.
-    pub(super) async fn change<T, F>(
-        &self,
-        object: ObjectId,
-        others: &[ObjectId],
-        attempt: impl Fn(Store) -> F + Send + Sync,
-        operation: impl Fn() -> Operation + Send + Sync,
-    ) -> Result<T>
-    where
-        T: Expected + Send,
-        F: Future<Output = Result<T>> + Send,
-    {
-        let nothing = || std::future::ready(Vec::new());
-        let objects = (object, others);
-        self.change_beside(objects, nothing, attempt, operation)
-            .await
-    }
-
-    /// The same for a directory and what is `beside` it: names in it, and their targets. If no replica controls the directory, and one other
-    /// replica controls the rest, that one carries out the change. Control of all of them together would wait until the contents of a file are
-    /// shipped, and no client could change the directory meanwhile.
-    pub(super) async fn change_beside<T, F, B>(
-        &self,
-        (object, others): (ObjectId, &[ObjectId]),
-        beside: impl Fn() -> B + Send + Sync,
-        attempt: impl Fn(Store) -> F + Send + Sync,
-        operation: impl Fn() -> Operation + Send + Sync,
-    ) -> Result<T>
-    where
-        T: Expected + Send,
-        F: Future<Output = Result<T>> + Send,
-        B: Future<Output = Vec<ObjectId>> + Send,
-    {
-        if self.replica.engine.is_alone() {
-            return attempt(self.store()).await;
-        }
-        let deadline = self.deadline();
-        if let Some(unanswered) = self.replica.state.outcomes.take(&operation, Instant::now()) {
-            let found = self.find_out(operation(), unanswered, deadline);
-            if let Some(value) = found.await? {
-                return Ok(value);
-            }
-        }
-        let objects: Vec<ObjectId> = [object].iter().chain(others).copied().collect();
-        let change = || async {
-            if let Some(decider) = self.decider_beside(object, &beside().await) {
-                return Ok(Tried::Elsewhere(decider));
-            }
-            let changing = self.try_to_change(object, &attempt, &operation, deadline);
-            match changing.await? {
-                // The store refuses some changes before their control is looked at, a removal of a directory that is not empty for example.
-                Tried::Answer(Err(_)) if self.is_decided_elsewhere(&beside().await) => {
-                    Ok(Tried::Later)
-                }
-                tried => Ok(tried),
-            }
-        };
-        self.carry_out(&objects, change, &operation, deadline).await
-    }
-
-    /// Whether a member in the view controls one of these, so that the local copy must not judge.
-    fn is_decided_elsewhere(&self, objects: &[ObjectId]) -> bool {
-        let mut holders = objects.iter().filter_map(|object| self.holder(*object));
-        holders.any(|holder| !self.is_lost(holder))
-    }
-
-    /// The one other replica that decides about objects beside a directory that no replica controls.
-    pub(super) fn decider_beside(
-        &self,
-        directory: ObjectId,
-        beside: &[ObjectId],
-    ) -> Option<ReplicaSlot> {
-        let mut holders = beside.iter().filter_map(|object| self.holder(*object));
-        let first = holders.next()?;
-        let is_one = holders.all(|holder| holder == first) && !self.is_lost(first);
-        if !is_one || self.is_forwarded() || self.holder(directory).is_some() {
-            return None;
-        }
-        let is_primary = (self.replica.engine).is_primary(Subject::Directory(directory));
-        (!is_primary).then_some(first)
-    }
-
     /// The steps before a change is tried here: wait for the lease and for a member that lacks too much; change a removed file at its home.
     async fn begin<T, F>(
         &self,
@@ -254,9 +170,10 @@ impl ReplicatedFileSystem {
         Ok(Some(tried))
     }
 
-    async fn try_to_change<T, F>(
+    /// Tries a change here as soon as this replica may decide about the first of the objects that it touches.
+    pub(super) async fn try_to_change<T, F>(
         &self,
-        object: ObjectId,
+        touched: &[ObjectId],
         attempt: &(impl Fn(Store) -> F + Send + Sync),
         operation: &(impl Fn() -> Operation + Send + Sync),
         deadline: Instant,
@@ -265,6 +182,7 @@ impl ReplicatedFileSystem {
         T: Expected + Send,
         F: Future<Output = Result<T>> + Send,
     {
+        let object = touched[0];
         if let Some(at_home) = self.begin(object, attempt, operation, deadline).await? {
             return Ok(at_home);
         }
@@ -282,6 +200,10 @@ impl ReplicatedFileSystem {
         match (hook.take_refusal(), outcome) {
             (Some(verdict), Err(_)) => Ok(Tried::Refused(verdict)),
             (None, Err(Error::Stale)) if !self.is_forwarded() => Ok(Tried::Unknown),
+            // The store has refused it before control was looked at, from a copy that may be old.
+            (None, Err(_)) if !hook.was_asked() && self.decider_of(touched).is_some() => {
+                Ok(Tried::Later)
+            }
             (_, outcome) => Ok(Tried::Answer(self.answered(object, outcome).await)),
         }
     }
@@ -339,7 +261,12 @@ impl ReplicatedFileSystem {
         }
         match (hook.admission.take_refusal(), outcome) {
             (Some(verdict), Err(_)) => Ok(Tried::Refused(verdict)),
-            (_, outcome) if alone || !hook.held() => Ok(Tried::Answer(outcome)),
+            (_, outcome) if alone => Ok(Tried::Answer(outcome)),
+            (_, outcome) if !hook.held() => Ok(match self.decider_of(&[file]) {
+                // The store has refused it before control was looked at.
+                Some(decider) if outcome.is_err() => Tried::Elsewhere(decider),
+                _ => Tried::Answer(outcome),
+            }),
             (_, outcome) => Ok(Tried::Answer(self.answered(file, outcome).await)),
         }
     }

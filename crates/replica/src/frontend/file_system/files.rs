@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use control::Update;
 use store::Store;
 use vfs::{
     AccessCheck, Attributes, ByteRange, Commitment, Cookie, Created, Credentials, DirectoryChange,
@@ -16,7 +15,6 @@ use vfs::{
 
 use super::ReplicatedFileSystem;
 use super::pin::Effect;
-use crate::driver::tree::subject_of;
 use crate::frontend::durability;
 use crate::frontend::free_space;
 use crate::frontend::reclaim;
@@ -110,10 +108,9 @@ impl FileSystem for ReplicatedFileSystem {
         directory: ObjectId,
         name: &Name,
     ) -> Result<DirectoryChange> {
-        self.gather_removed(directory, name).await?;
         let attempt = |store: Store| async move { store.remove(who, directory, name).await };
         let operation = || O::Remove(who.clone(), directory, name.clone());
-        let beside = || self.children([(directory, name)], None);
+        let beside = || self.beside_removed(directory, name);
         self.change_beside((directory, &[]), beside, attempt, operation)
             .await
     }
@@ -124,7 +121,6 @@ impl FileSystem for ReplicatedFileSystem {
         from: (ObjectId, &Name),
         to: (ObjectId, &Name),
     ) -> Result<(DirectoryChange, DirectoryChange)> {
-        self.gather_renamed(from, to).await?;
         let replica = &self.replica;
         let attempt = |store: Store| async move {
             let renamed = store.rename(who, from, to);
@@ -134,7 +130,7 @@ impl FileSystem for ReplicatedFileSystem {
             let (source, target) = ((from.0, from.1.clone()), (to.0, to.1.clone()));
             O::Rename(who.clone(), source, target)
         };
-        let beside = || self.children([from, to], Some(to.0));
+        let beside = || self.beside_renamed(from, to);
         self.change_beside((from.0, &[to.0]), beside, attempt, operation)
             .await
     }
@@ -146,20 +142,12 @@ impl FileSystem for ReplicatedFileSystem {
         directory: ObjectId,
         name: &Name,
     ) -> Result<DirectoryChange> {
-        let is_gathered = self.holder(directory).is_none() && self.holder(id).is_some();
-        if is_gathered && self.decider_beside(directory, &[id]).is_none() {
-            let update = Update::Link {
-                file: id,
-                parent: directory,
-            };
-            self.acquire(&update, self.deadline()).await?;
-        }
         let attempt = |store: Store| async move {
             self.admit_new(who, 0)?;
             store.link(who, id, directory, name).await
         };
         let operation = || O::Link(who.clone(), id, directory, name.clone());
-        let beside = || std::future::ready(vec![id]);
+        let beside = || std::future::ready(Self::beside_linked(id, directory));
         self.change_beside((directory, &[id]), beside, attempt, operation)
             .await
     }
@@ -459,84 +447,6 @@ impl ReplicatedFileSystem {
         match who.request {
             Some(request) if request.repeat_only => Ok(()),
             _ => free_space::admit_bytes(&self.replica, bytes),
-        }
-    }
-
-    /// Gets control of a name's target if another replica has it. A current copy then judges whether it may be removed.
-    async fn gather_removed(&self, directory: ObjectId, name: &Name) -> Result<()> {
-        if !self.replica.engine.anything_foreign() || self.holder(directory).is_some() {
-            return Ok(());
-        }
-        let Some(removed) = self.child(directory, name).await else {
-            return Ok(());
-        };
-        let decided = self.decider_beside(directory, &[removed.id]).is_some();
-        if decided || self.holder(removed.id).is_none() {
-            return Ok(());
-        }
-        let update = Update::Remove {
-            parent: directory,
-            removed: subject_of(&removed),
-        };
-        self.acquire(&update, self.deadline()).await.map(|_| ())
-    }
-
-    /// The same for everything that a rename touches besides the source directory.
-    async fn gather_renamed(&self, from: (ObjectId, &Name), to: (ObjectId, &Name)) -> Result<()> {
-        if !self.replica.engine.anything_foreign() || self.holder(from.0).is_some() {
-            return Ok(());
-        }
-        let Some(moved) = self.child(from.0, from.1).await else {
-            return Ok(());
-        };
-        let replaced = self.child(to.0, to.1).await;
-        let touched = [
-            Some(moved.id),
-            Some(to.0),
-            replaced.as_ref().map(|row| row.id),
-        ];
-        let touched: Vec<ObjectId> = touched.into_iter().flatten().collect();
-        let is_gathered = touched.iter().any(|object| self.holder(*object).is_some());
-        if !is_gathered || self.decider_beside(from.0, &touched).is_some() {
-            return Ok(());
-        }
-        let update = Update::Rename {
-            from: from.0,
-            to: to.0,
-            moved: subject_of(&moved),
-            replaced: replaced
-                .filter(|row| row.id != moved.id)
-                .map(|row| subject_of(&row)),
-        };
-        self.acquire(&update, self.deadline()).await.map(|_| ())
-    }
-
-    /// The targets of names in the local copy, and one more object; none while no other replica decides about anything.
-    async fn children<const COUNT: usize>(
-        &self,
-        names: [(ObjectId, &Name); COUNT],
-        more: Option<ObjectId>,
-    ) -> Vec<ObjectId> {
-        let mut found = Vec::new();
-        if self.replica.engine.anything_foreign() {
-            for (directory, name) in names {
-                found.extend(self.child(directory, name).await.map(|child| child.id));
-            }
-            found.extend(more);
-        }
-        found
-    }
-
-    /// The target of a name in the local copy, no matter what the permissions on the directory say.
-    async fn child(&self, directory: ObjectId, name: &Name) -> Option<Attributes> {
-        let root = Credentials::root();
-        match self.replica.store.lookup(&root, directory, name).await {
-            Ok(found) => Some(found),
-            Err(Error::NotFound | Error::Stale | Error::NotDirectory) => None,
-            Err(error) => {
-                tracing::debug!(%error, "a name could not be looked at");
-                None
-            }
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Each operation is carried out here, handed to the replica that controls what it touches, or waits until this replica controls it. One loop in
 //! `carry_out` does that. The file system itself is in `files`; here is what its operations share.
 
+mod beside;
 mod carry_out;
 mod files;
 mod names;

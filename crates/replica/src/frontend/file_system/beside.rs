@@ -1,0 +1,182 @@
+//! Changes of rows: of one object, or of a directory together with what is beside it, which are the targets of names in it and other
+//! directories.
+//!
+//! Control of all of them comes here before the local copy is asked, since the store refuses some changes by itself: a directory that is not
+//! empty is not removed, whatever another replica has removed from it.
+
+use std::future::{Future, ready};
+
+use control::{Subject, Update};
+use store::Store;
+use tokio::time::Instant;
+use vfs::{Attributes, Credentials, Error, FileSystem, Name, ObjectId, ReplicaSlot, Result};
+
+use super::ReplicatedFileSystem;
+use super::carry_out::Tried;
+use crate::driver::tree::subject_of;
+use crate::state::forward::{Expected, Operation};
+
+/// What an update touches besides the directory that decides about it.
+#[derive(Default)]
+pub(super) struct Beside {
+    objects: Vec<ObjectId>,
+    /// The update that asks for control of all of them, and of the directory. Without it, they are not asked for together.
+    update: Option<Update>,
+}
+
+impl ReplicatedFileSystem {
+    /// Carries out a change as soon as this replica may, or lets the primary carry it out. The primary of `object` decides; `others` must also
+    /// be known here.
+    pub(super) async fn change<T, F>(
+        &self,
+        object: ObjectId,
+        others: &[ObjectId],
+        attempt: impl Fn(Store) -> F + Send + Sync,
+        operation: impl Fn() -> Operation + Send + Sync,
+    ) -> Result<T>
+    where
+        T: Expected + Send,
+        F: Future<Output = Result<T>> + Send,
+    {
+        let nothing = || ready(Beside::default());
+        let objects = (object, others);
+        self.change_beside(objects, nothing, attempt, operation)
+            .await
+    }
+
+    /// The same for a directory and what is `beside` it. If no replica controls the directory, and one other replica controls the rest, that one
+    /// carries out the change. Control of all of them together would wait until the contents of a file are shipped, and no client could change
+    /// the directory meanwhile.
+    pub(super) async fn change_beside<T, F, B>(
+        &self,
+        (object, others): (ObjectId, &[ObjectId]),
+        beside: impl Fn() -> B + Send + Sync,
+        attempt: impl Fn(Store) -> F + Send + Sync,
+        operation: impl Fn() -> Operation + Send + Sync,
+    ) -> Result<T>
+    where
+        T: Expected + Send,
+        F: Future<Output = Result<T>> + Send,
+        B: Future<Output = Beside> + Send,
+    {
+        if self.replica.engine.is_alone() {
+            return attempt(self.store()).await;
+        }
+        let deadline = self.deadline();
+        if let Some(unanswered) = self.replica.state.outcomes.take(&operation, Instant::now()) {
+            let found = self.find_out(operation(), unanswered, deadline);
+            if let Some(value) = found.await? {
+                return Ok(value);
+            }
+        }
+        let objects: Vec<ObjectId> = [object].iter().chain(others).copied().collect();
+        let change = || async {
+            let beside = beside().await;
+            if let Some(decider) = self.gather(object, &beside, deadline).await? {
+                return Ok(Tried::Elsewhere(decider));
+            }
+            let touched = [&objects[..], &beside.objects].concat();
+            self.try_to_change(&touched, &attempt, &operation, deadline)
+                .await
+        };
+        self.carry_out(&objects, change, &operation, deadline).await
+    }
+
+    /// A replica in the view that controls one of these, so that the local copy must not judge.
+    pub(super) fn decider_of(&self, objects: &[ObjectId]) -> Option<ReplicaSlot> {
+        let mut holders = objects.iter().filter_map(|object| self.holder(*object));
+        holders.find(|holder| !self.is_lost(*holder))
+    }
+
+    /// Gets control of what is beside a directory if another replica has it; returns the replica that is to carry out the change instead.
+    /// A directory that another replica controls is asked for first, and alone.
+    async fn gather(
+        &self,
+        directory: ObjectId,
+        beside: &Beside,
+        deadline: Instant,
+    ) -> Result<Option<ReplicaSlot>> {
+        let is_held = |object: &ObjectId| self.holder(*object).is_some();
+        if is_held(&directory) || !beside.objects.iter().any(is_held) {
+            return Ok(None);
+        }
+        if let Some(decider) = self.decider_beside(directory, &beside.objects) {
+            return Ok(Some(decider));
+        }
+        match &beside.update {
+            Some(update) => self.acquire(update, deadline).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The one other replica that decides about objects beside a directory that no replica controls.
+    fn decider_beside(&self, directory: ObjectId, beside: &[ObjectId]) -> Option<ReplicaSlot> {
+        let mut holders = beside.iter().filter_map(|object| self.holder(*object));
+        let first = holders.next()?;
+        let is_one = holders.all(|holder| holder == first) && !self.is_lost(first);
+        if !is_one || self.is_forwarded() {
+            return None;
+        }
+        let is_primary = (self.replica.engine).is_primary(Subject::Directory(directory));
+        (!is_primary).then_some(first)
+    }
+
+    /// What is beside the directory of a name that is removed; nothing while no other replica decides about anything.
+    pub(super) async fn beside_removed(&self, parent: ObjectId, name: &Name) -> Beside {
+        if !self.replica.engine.anything_foreign() {
+            return Beside::default();
+        }
+        let removed = self.child(parent, name).await;
+        removed.map_or_else(Beside::default, |removed| Beside {
+            objects: vec![removed.id],
+            update: Some(Update::Remove {
+                parent,
+                removed: subject_of(&removed),
+            }),
+        })
+    }
+
+    /// The same for what a rename touches besides the source directory.
+    pub(super) async fn beside_renamed(
+        &self,
+        (from, old): (ObjectId, &Name),
+        (to, new): (ObjectId, &Name),
+    ) -> Beside {
+        if !self.replica.engine.anything_foreign() {
+            return Beside::default();
+        }
+        let (moved, replaced) = (self.child(from, old).await, self.child(to, new).await);
+        let named = [&moved, &replaced].into_iter().flatten();
+        let objects = named.map(|child| child.id).chain([to]).collect();
+        let update = moved.map(|moved| Update::Rename {
+            from,
+            to,
+            moved: subject_of(&moved),
+            replaced: replaced
+                .filter(|row| row.id != moved.id)
+                .map(|row| subject_of(&row)),
+        });
+        Beside { objects, update }
+    }
+
+    /// The same for a file that gets another name in `parent`.
+    pub(super) fn beside_linked(file: ObjectId, parent: ObjectId) -> Beside {
+        Beside {
+            objects: vec![file],
+            update: Some(Update::Link { file, parent }),
+        }
+    }
+
+    /// The target of a name in the local copy, no matter what the permissions on the directory say.
+    async fn child(&self, directory: ObjectId, name: &Name) -> Option<Attributes> {
+        let root = Credentials::root();
+        match self.replica.store.lookup(&root, directory, name).await {
+            Ok(found) => Some(found),
+            Err(Error::NotFound | Error::Stale | Error::NotDirectory) => None,
+            Err(error) => {
+                tracing::debug!(%error, "a name could not be looked at");
+                None
+            }
+        }
+    }
+}
