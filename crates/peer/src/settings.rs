@@ -21,8 +21,8 @@ use crate::message::Lane;
 /// 21: files named as supplied. 22: missing data of members for files that a lost member had sent in part.
 /// 23: notes of complete files that repeat the place of the report, once they are stable. 24: silent members left out of
 /// reports of contents that the others have. 25: the first part of a list of wanted files; settlements known by a supplier
-/// that lacks data; sums of many files.
-pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 25..=25;
+/// that lacks data; sums of many files. 26: the question whether an owner has a file open with a denial.
+pub const PROTOCOL_VERSIONS: RangeInclusive<u32> = 26..=26;
 
 /// The maximum number of data lanes that a peer may ask for.
 pub const MAX_DATA_LANES: u32 = 64;

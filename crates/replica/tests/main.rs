@@ -16,6 +16,7 @@ mod previous;
 mod random_work;
 mod read_past;
 mod recovered;
+mod refusals;
 mod rejoining;
 mod relaxed_names;
 mod removed;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use crate::fixture::{ROOT, Set, Site, eventually, patiently, root};
+use crate::fixture::{ROOT, Set, Site, eventually, root};
 use bytes::Bytes;
 use vfs::{AccessCheck, Credentials, FileSystem, ObjectId, SetAttributes, XattrMode, XattrName};
 
 /// 8 Mbit/s, and 120 ms there and back.
-const BYTES_PER_SECOND: u64 = 1_000_000;
-const ONE_WAY: Duration = Duration::from_millis(60);
+pub const BYTES_PER_SECOND: u64 = 1_000_000;
+pub const ONE_WAY: Duration = Duration::from_millis(60);
 
 /// This many files get two extended attributes of `VALUE_BYTES` bytes: together several seconds of
 /// the slow link.
@@ -43,7 +43,7 @@ async fn counterexample_45_what_waits_for_a_dead_peer_is_bounded_and_dies_with_i
     set.assert_equal().await;
 }
 
-fn lag(site: &Site, peer: u16) -> u64 {
+pub fn lag(site: &Site, peer: u16) -> u64 {
     let peers = site.replica.status().peers;
     peers
         .iter()
@@ -61,7 +61,8 @@ fn sent(site: &Site, peer: u16) -> u64 {
         .sent_bytes
 }
 
-async fn change_much(site: &Site, directory: ObjectId) -> Vec<ObjectId> {
+/// Makes files with extended attributes.
+pub async fn change_much(site: &Site, directory: ObjectId) -> Vec<ObjectId> {
     let (who, mut files) = (root(), Vec::new());
     for number in 0..FILES {
         let file = site.file(directory, &format!("f{number}")).await.unwrap();
@@ -234,46 +235,4 @@ async fn nobody_waits_for_the_contents_of_a_file_whose_name_goes() {
         received < (PIECES * PIECE) as u64,
         "{received} bytes had come first"
     );
-}
-
-/// Another site had just allowed everybody to write. A user was not allowed to truncate the file here: the store judged by the copy
-/// of this site, before anybody looked at who controls the file.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn counterexample_114_the_local_copy_does_not_refuse_what_another_site_controls() {
-    let set = Set::failing_with(2, |settings| {
-        settings.site_lease = Duration::from_secs(3);
-        settings.suspicion = 2 * crate::fixture::PATIENCE;
-    })
-    .await;
-    let (other, here) = (&set.sites[0], &set.sites[1]);
-    let elsewhere = other.directory(ROOT, "elsewhere").await.unwrap();
-    let file = other.save(ROOT, "file", b"text").await.unwrap();
-    set.rest().await;
-    set.cable.slow(BYTES_PER_SECOND, ONE_WAY);
-    change_much(other, elsewhere).await;
-    let everybody = SetAttributes {
-        mode: Some(0o666),
-        ..SetAttributes::default()
-    };
-    let who = root();
-    let by = AccessCheck::Credentials(&who);
-    let allowed = other.files.set_attributes(by, file, &everybody);
-    allowed.await.unwrap();
-    let old = here.store.attributes(file).await.unwrap();
-    assert_ne!(old.mode, 0o666, "the update has come too soon");
-    let user = Credentials {
-        user: 1000,
-        group: 1000,
-        ..root()
-    };
-    let cut = SetAttributes {
-        size: Some(0),
-        ..SetAttributes::default()
-    };
-    let truncated = patiently(|| {
-        let by = AccessCheck::Credentials(&user);
-        here.files.set_attributes(by, file, &cut)
-    });
-    assert_eq!(truncated.await.unwrap().size, 0);
-    set.assert_equal().await;
 }

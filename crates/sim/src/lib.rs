@@ -121,7 +121,7 @@
 //! | 111 | `tests/torn.rs` of `store` | as 91 |
 //! | 112 | `tests/torn.rs` of `store` | as 91 |
 //! | 113 | `walk/given_way.rs` of `replica` | as 91 |
-//! | 114 | `tests/slow_link.rs` of `replica` | here an operation is judged after its control is known |
+//! | 114 | `tests/refusals.rs` of `replica` | here an operation is judged after its control is known |
 
 #![forbid(unsafe_code)]
 

@@ -385,7 +385,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Whether the owner holds a lock on the file.
     async fn holds_lock(&self, id: ObjectId, owner: &LockOwner) -> Result<bool>;
 
-    /// Whether the owner has the file open with a denial, as far as known here.
+    /// Whether the owner has the file open with a denial.
     async fn holds_denial(&self, id: ObjectId, owner: &OpenOwner) -> Result<bool> {
         let denials = self.holdings().denials;
         Ok(denials

@@ -48,6 +48,7 @@ pub(crate) enum Operation {
     Settle(ObjectId),
     /// A read by a replica whose copy lacks only what the primary sends.
     Fetch(OwnedAccessCheck, ObjectId, u64, u32),
+    HoldsDenial(ObjectId, OpenOwner),
 }
 
 impl Operation {
@@ -264,6 +265,7 @@ async fn perform_on_data(files: &impl FileSystem, operation: Operation) -> Resul
         }
         O::Unlock(id, owner, range) => nothing(files.unlock(id, &owner, range).await)?,
         O::HoldsLock(id, owner) => Value::Truth(files.holds_lock(id, &owner).await?),
+        O::HoldsDenial(id, owner) => Value::Truth(files.holds_denial(id, &owner).await?),
         O::Read(by, id, offset, count) => {
             Value::Data(files.read(by.access(), id, offset, count).await?)
         }

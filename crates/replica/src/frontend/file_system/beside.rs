@@ -71,21 +71,26 @@ impl ReplicatedFileSystem {
         }
         let objects: Vec<ObjectId> = [object].iter().chain(others).copied().collect();
         let change = || async {
-            let beside = beside().await;
-            if let Some(decider) = self.gather(object, &beside, deadline).await? {
+            if let Some(decider) = self.gather(object, &beside().await, deadline).await? {
                 return Ok(Tried::Elsewhere(decider));
             }
-            let touched = [&objects[..], &beside.objects].concat();
-            self.try_to_change(&touched, &attempt, &operation, deadline)
-                .await
+            let changing = self.try_to_change(object, &attempt, &operation, deadline);
+            Ok(match changing.await? {
+                // The names may have got other targets since they were gathered.
+                Tried::Denied(error) if !self.may_judge(object, &beside().await) => Tried::Later,
+                tried => tried,
+            })
         };
         self.carry_out(&objects, change, &operation, deadline).await
     }
 
-    /// A replica in the view that controls one of these, so that the local copy must not judge.
-    pub(super) fn decider_of(&self, objects: &[ObjectId]) -> Option<ReplicaSlot> {
-        let mut holders = objects.iter().filter_map(|object| self.holder(*object));
-        holders.find(|holder| !self.is_lost(*holder))
+    /// Whether no other replica in the view controls any of this, as far as is known here, so that a refusal by the local copy counts.
+    fn may_judge(&self, directory: ObjectId, beside: &Beside) -> bool {
+        let mut touched = beside.objects.iter().chain([&directory]);
+        touched.all(|object| {
+            self.holder(*object)
+                .is_none_or(|holder| self.is_lost(holder))
+        })
     }
 
     /// Gets control of what is beside a directory if another replica has it; returns the replica that is to carry out the change instead.
@@ -136,7 +141,7 @@ impl ReplicatedFileSystem {
         })
     }
 
-    /// The same for what a rename touches besides the source directory.
+    /// The same for what a rename touches besides the source directory, which alone says that there is nothing of the old name.
     pub(super) async fn beside_renamed(
         &self,
         (from, old): (ObjectId, &Name),
@@ -145,18 +150,24 @@ impl ReplicatedFileSystem {
         if !self.replica.engine.anything_foreign() {
             return Beside::default();
         }
-        let (moved, replaced) = (self.child(from, old).await, self.child(to, new).await);
-        let named = [&moved, &replaced].into_iter().flatten();
-        let objects = named.map(|child| child.id).chain([to]).collect();
-        let update = moved.map(|moved| Update::Rename {
-            from,
-            to,
-            moved: subject_of(&moved),
-            replaced: replaced
-                .filter(|row| row.id != moved.id)
-                .map(|row| subject_of(&row)),
-        });
-        Beside { objects, update }
+        let Some(moved) = self.child(from, old).await else {
+            return Beside::default();
+        };
+        let replaced = self.child(to, new).await.filter(|row| row.id != moved.id);
+        let objects = [
+            Some(moved.id),
+            replaced.as_ref().map(|row| row.id),
+            Some(to),
+        ];
+        Beside {
+            objects: objects.into_iter().flatten().collect(),
+            update: Some(Update::Rename {
+                from,
+                to,
+                moved: subject_of(&moved),
+                replaced: replaced.as_ref().map(subject_of),
+            }),
+        }
     }
 
     /// The same for a file that gets another name in `parent`.

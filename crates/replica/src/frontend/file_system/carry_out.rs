@@ -24,6 +24,8 @@ pub(super) enum Tried<T> {
     Answer(Result<T>),
     /// That replica decides about it.
     Elsewhere(ReplicaSlot),
+    /// The store has refused it before control was looked at.
+    Denied(Error),
     /// Control was requested.
     Refused(PendingVerdict),
     /// The local copy does not know one of the objects.
@@ -53,6 +55,7 @@ impl ReplicatedFileSystem {
             let mut changes = self.replica.engine.notifications();
             let elsewhere = match attempt().await? {
                 Tried::Answer(answer) => return answer,
+                Tried::Denied(error) => return Err(error),
                 Tried::Again => continue,
                 Tried::Later => None,
                 Tried::Elsewhere(holder) => Some(holder),
@@ -74,6 +77,9 @@ impl ReplicatedFileSystem {
                 if let Some(value) = handed.await? {
                     return Ok(value);
                 }
+            }
+            if Instant::now() > deadline {
+                return Err(Error::Delay);
             }
             changed(&mut changes, calm, deadline).await;
             calm = CALM;
@@ -170,10 +176,9 @@ impl ReplicatedFileSystem {
         Ok(Some(tried))
     }
 
-    /// Tries a change here as soon as this replica may decide about the first of the objects that it touches.
     pub(super) async fn try_to_change<T, F>(
         &self,
-        touched: &[ObjectId],
+        object: ObjectId,
         attempt: &(impl Fn(Store) -> F + Send + Sync),
         operation: &(impl Fn() -> Operation + Send + Sync),
         deadline: Instant,
@@ -182,7 +187,6 @@ impl ReplicatedFileSystem {
         T: Expected + Send,
         F: Future<Output = Result<T>> + Send,
     {
-        let object = touched[0];
         if let Some(at_home) = self.begin(object, attempt, operation, deadline).await? {
             return Ok(at_home);
         }
@@ -200,10 +204,7 @@ impl ReplicatedFileSystem {
         match (hook.take_refusal(), outcome) {
             (Some(verdict), Err(_)) => Ok(Tried::Refused(verdict)),
             (None, Err(Error::Stale)) if !self.is_forwarded() => Ok(Tried::Unknown),
-            // The store has refused it before control was looked at, from a copy that may be old.
-            (None, Err(_)) if !hook.was_asked() && self.decider_of(touched).is_some() => {
-                Ok(Tried::Later)
-            }
+            (None, Err(error)) if !hook.was_asked() => Ok(Tried::Denied(error)),
             (_, outcome) => Ok(Tried::Answer(self.answered(object, outcome).await)),
         }
     }
@@ -221,9 +222,6 @@ impl ReplicatedFileSystem {
         F: Future<Output = Result<T>> + Send,
     {
         let deadline = self.deadline();
-        if !matches!(effect, Effect::Cut(0)) {
-            self.mended(file, deadline).await?;
-        }
         let change = || self.try_to_change_data((file, &effect), &attempt, &operation, deadline);
         self.carry_out(&[file], change, &operation, deadline).await
     }
@@ -240,6 +238,9 @@ impl ReplicatedFileSystem {
         F: Future<Output = Result<T>> + Send,
     {
         let alone = self.replica.engine.is_alone();
+        if !matches!(effect, Effect::Cut(0)) && self.holder(file).is_none() {
+            self.mended(file, deadline).await?;
+        }
         if !alone {
             if let Some(at_home) = self.begin(file, attempt, operation, deadline).await? {
                 return Ok(at_home);
@@ -261,12 +262,7 @@ impl ReplicatedFileSystem {
         }
         match (hook.admission.take_refusal(), outcome) {
             (Some(verdict), Err(_)) => Ok(Tried::Refused(verdict)),
-            (_, outcome) if alone => Ok(Tried::Answer(outcome)),
-            (_, outcome) if !hook.held() => Ok(match self.decider_of(&[file]) {
-                // The store has refused it before control was looked at.
-                Some(decider) if outcome.is_err() => Tried::Elsewhere(decider),
-                _ => Tried::Answer(outcome),
-            }),
+            (_, outcome) if alone || !hook.held() => Ok(Tried::Answer(outcome)),
             (_, outcome) => Ok(Tried::Answer(self.answered(file, outcome).await)),
         }
     }

@@ -236,7 +236,9 @@ impl FileSystem for ReplicatedFileSystem {
     }
 
     async fn holds_denial(&self, id: ObjectId, owner: &OpenOwner) -> Result<bool> {
-        self.replica.store.holds_denial(id, owner).await
+        let attempt = || self.replica.store.holds_denial(id, owner);
+        self.look(&[id], attempt, || O::HoldsDenial(id, owner.clone()))
+            .await
     }
 
     async fn read(

@@ -7,12 +7,14 @@
 use std::time::Duration;
 
 use store::Store;
+use tokio::time::Instant;
 use vfs::{
     AccessCheck, Attributes, Credentials, Error, FileSystem, ObjectId, OpenOwner, Result, Share,
 };
 
 use super::carry_out::Tried;
 use super::{Absence, ReplicatedFileSystem};
+use crate::driver::waiting::{CALM, changed};
 use crate::state::forward::Operation;
 use crate::state::ledger::Verdict;
 
@@ -50,22 +52,32 @@ impl ReplicatedFileSystem {
         if self.is_forwarded() {
             return self.probe(access, id, owner, share).await;
         }
-        // Before the decision: a removal that is applied later finds the open, no matter which replica decides, and even if nothing of the file
-        // is here yet.
-        let registered = store.register_open(id, owner, share);
-        let held = registered.as_ref().map_or(None, |before| *before);
-        let attempt = || store.open_registered(access, id, owner, (held, share));
-        let opened: Result<Attributes> = self.look(&[id], attempt, operation).await;
-        match (registered, opened) {
-            (Ok(_), Ok(attributes)) => {
-                self.note_writer(id, owner, share);
-                Ok(attributes)
-            }
-            (Ok(before), Err(error)) => {
-                self.store().take_back_open(id, owner, before).await?;
-                Err(error)
-            }
-            (Err(_), Err(error)) | (Err(error), Ok(_)) => Err(error),
+        let deadline = self.deadline();
+        loop {
+            let mut changes = self.replica.engine.notifications();
+            // Before the decision: a removal that is applied later finds the open, no matter which replica decides, and even if nothing of the
+            // file is here yet.
+            let registered = store.register_open(id, owner, share);
+            let held = registered.as_ref().map_or(None, |before| *before);
+            let attempt = || store.open_registered(access, id, owner, (held, share));
+            let opened: Result<Attributes> = self.look(&[id], attempt, operation).await;
+            return match (registered, opened) {
+                (Ok(_), Ok(attributes)) => {
+                    self.note_writer(id, owner, share);
+                    Ok(attributes)
+                }
+                (Ok(before), Err(error)) => {
+                    self.store().take_back_open(id, owner, before).await?;
+                    Err(error)
+                }
+                // Its primary knows that nobody denies it any more, and this copy learns it soon.
+                (Err(Error::ShareDenied), Ok(_)) if Instant::now() < deadline => {
+                    changed(&mut changes, CALM, deadline).await;
+                    continue;
+                }
+                (Err(Error::ShareDenied), Ok(_)) => Err(Error::Delay),
+                (Err(_), Err(error)) | (Err(error), Ok(_)) => Err(error),
+            };
         }
     }
 

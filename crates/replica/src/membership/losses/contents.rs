@@ -47,7 +47,7 @@ pub(super) async fn equal(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
     let late = late(replica, lost);
     let (all_lost, others) = (replica.lost(), replica.holders());
     let active = replica.lease.view().active;
-    let due = {
+    let (due, newly_whole) = {
         let mut all = replica.state.losses.equalling();
         let equalling = all.entry(lost).or_default();
         if equalling.applied != here || equalling.closed != closed || equalling.said.is_none() {
@@ -76,7 +76,9 @@ pub(super) async fn equal(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
         let Some(equalling) = all.get_mut(&lost) else {
             return;
         };
-        equalling.whole = is_level && !gives_way;
+        let is_whole = is_level && !gives_way;
+        let newly_whole = is_whole && !equalling.whole;
+        equalling.whole &= is_whole;
         let pause = equalling.pause.max(AGAIN);
         let due = equalling.said.is_none_or(|said| said.elapsed() > pause);
         if due {
@@ -86,8 +88,15 @@ pub(super) async fn equal(replica: &Arc<LocalReplica>, lost: ReplicaSlot) {
             };
             equalling.said = Some(Instant::now());
         }
-        due
+        (due, newly_whole)
     };
+    // A file that is complete here, and was taken for incomplete again after a crash, would be torn by this replica alone.
+    if newly_whole
+        && replica.store.wait_committed().await.is_ok()
+        && let Some(equalling) = replica.state.losses.equalling().get_mut(&lost)
+    {
+        equalling.whole = true;
+    }
     if due {
         report(replica, lost);
     }
