@@ -350,7 +350,32 @@ impl Shelf {
     }
 
     /// Carries out an act. Returns the end that the contents should have, if there is no space for it.
+    ///
+    /// If the disk has changed the block at an edge of what is cut, the contents are damaged from then on, and reads fail: the home must not wait for ever.
     async fn act(&self, contents: ContentsId, act: Act) -> Result<Option<u64>> {
+        let done = self.try_to_act(contents, act).await;
+        match (done, act) {
+            (Err(Error::Io(_)), Act::Truncate(_) | Act::Punch(_)) => {
+                self.note_damaged(contents).await?;
+                self.try_to_act(contents, act).await
+            }
+            (done, _) => done,
+        }
+    }
+
+    /// Notes that contents are damaged. Fails while they are written, and when storage fails.
+    async fn note_damaged(&self, contents: ContentsId) -> Result<()> {
+        let store = &self.store.0;
+        let file = self.find(contents).await?.ok_or(Error::Stale)?;
+        store.sync().await?;
+        let version = store.attributes(file).await?.change;
+        match store.note_damaged(file, version, false).await? {
+            true => Ok(()),
+            false => Err(Error::Delay),
+        }
+    }
+
+    async fn try_to_act(&self, contents: ContentsId, act: Act) -> Result<Option<u64>> {
         let (store, who) = (&self.store.0, Credentials::root());
         let access = AccessCheck::Open(&who);
         match act {

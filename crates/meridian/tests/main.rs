@@ -13,6 +13,7 @@ mod crowds;
 mod damaged;
 mod decoders;
 mod disks;
+mod failback;
 mod foreign_client;
 mod full_disk;
 mod lacking;

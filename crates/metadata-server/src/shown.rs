@@ -232,6 +232,15 @@ impl FileSystem for Shown {
         self.settled([id], nothing_else, work).await
     }
 
+    async fn leave(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
+        let work = self.below.leave(id, owner);
+        self.settled([id], nothing_else, work).await
+    }
+
+    async fn may_be_elsewhere(&self, client: &[u8]) -> bool {
+        self.below.may_be_elsewhere(client).await
+    }
+
     async fn lock(
         &self,
         id: ObjectId,

@@ -8,7 +8,7 @@
 //!
 //! What must never enter: whether the other servers are ready, and when this server stops.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -210,8 +210,22 @@ impl Service {
                 let export = &self.namespace.exports()[file.tree];
                 self.moving.drain_of(export).is_none()
             }
-            Release::Open(..) | Release::Record(_) | Release::Layout(..) => true,
+            Release::Open(..) | Release::Leave(..) | Release::Record(_) | Release::Layout(..) => {
+                true
+            }
         }
+    }
+
+    /// The trees in which a client that has gone may have reclaimed what it held, at another server. It can reclaim nothing more in the others.
+    pub(crate) async fn trees_elsewhere(&self, client: &[u8]) -> BTreeSet<usize> {
+        let mut trees = BTreeSet::new();
+        for (tree, export) in self.namespace.exports().iter().enumerate() {
+            let moves = self.moving.drain_of(export).is_some();
+            if moves || export.file_system.may_be_elsewhere(client).await {
+                trees.insert(tree);
+            }
+        }
+        trees
     }
 
     /// Whether a client may leave although it has state, because it now has that state elsewhere.

@@ -10,6 +10,13 @@ use crate::state::{ClientId, Reclaim};
 /// An admitted OPEN or LOCK. If it reclaims under the grace period, the reclaim is in progress until this is dropped.
 pub(crate) struct Admitted<'s>(Option<&'s Service>);
 
+impl Admitted<'_> {
+    /// Whether the grace period is why it may be reclaimed. Anything else must be in the tables behind the file system boundary.
+    pub(crate) fn is_by_grace(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
 impl Service {
     /// Decides whether an OPEN or LOCK may continue. The caller keeps the result until the state is in the tables.
     ///

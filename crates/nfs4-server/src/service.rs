@@ -431,6 +431,11 @@ impl Service {
     async fn see_off_one(&self, departure: Departure) {
         // A write in progress must not arrive after another client got the lock.
         self.until(|state| !state.is_executing(&departure)).await;
+        let name = self.state().may_be_elsewhere(&departure);
+        if let Some(name) = name {
+            let trees = self.trees_elsewhere(&name).await;
+            self.state().stays(&departure, trees);
+        }
         loop {
             let releases = self.state().next_releases(&departure);
             match releases {
@@ -475,6 +480,7 @@ impl Service {
     async fn try_to_let_go(&self, release: &Release) -> vfs::Result<()> {
         match release {
             Release::Open(file, owner) => self.file_system(*file).close(file.object, owner).await,
+            Release::Leave(file, owner) => self.file_system(*file).leave(file.object, owner).await,
             Release::Locks(file, owner) => {
                 let all = vfs::ByteRange::EVERYTHING;
                 let file_system = self.file_system(*file);

@@ -10,7 +10,7 @@ use peer::{Incoming, Message, MessageHandler, Refusal, Sender, TurnedAway};
 use vfs::ReplicaSlot;
 
 use crate::driver::local_replica::LocalReplica;
-use crate::frontend::expired_clients;
+use crate::frontend::absent_clients;
 use crate::frontend::file_system::ReplicatedFileSystem;
 use crate::membership::authorisation;
 use crate::membership::authority;
@@ -66,7 +66,7 @@ impl MessageHandler for Dispatch {
             Some(Kind::Clients) => {
                 let asked: ClientsAsked =
                     wire::decode(&incoming.message.payload).map_err(malformed)?;
-                let absent = expired_clients::answer(&replica, &asked);
+                let absent = absent_clients::answer(&replica, &asked);
                 Ok(wire::payload(Kind::Clients, &absent))
             }
             Some(Kind::Authority) => {

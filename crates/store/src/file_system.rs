@@ -131,6 +131,10 @@ impl FileSystem for Store {
         self.operation.close(id, owner).await
     }
 
+    async fn leave(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
+        self.operation.leave(id, owner).await
+    }
+
     async fn lock(
         &self,
         id: ObjectId,

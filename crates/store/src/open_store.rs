@@ -59,6 +59,8 @@ pub struct OpenStore {
     opened: u64,
     pub(crate) tree: TreeIdentity,
     commit: CommitMode,
+    /// Operations wait for stable storage whatever `commit` says.
+    stable_first: AtomicBool,
     pub(crate) clock: Arc<dyn Clock>,
     /// The latest time of a change: of another replica, or here since the store was opened.
     latest_change: Mutex<Timestamp>,
@@ -171,6 +173,7 @@ impl OpenStore {
             opened,
             tree: identity.tree,
             commit: options.commit,
+            stable_first: AtomicBool::new(false),
             clock: Arc::clone(&options.clock),
             latest_change: Mutex::new(latest_change),
             files: DataFiles::new(
@@ -253,9 +256,14 @@ impl OpenStore {
     /// Waits for stable storage if operations have to wait for it before their answer.
     pub(crate) async fn settle(&self, ticket: Ticket) -> vfs::Result<()> {
         match self.commit {
-            CommitMode::Sync => self.reach(ticket).await,
-            CommitMode::Async => self.health.check(),
+            CommitMode::Async if !self.stable_first.load(Ordering::Acquire) => self.health.check(),
+            CommitMode::Sync | CommitMode::Async => self.reach(ticket).await,
         }
+    }
+
+    /// From now on operations are answered after they are on stable storage, since other servers build on them.
+    pub fn answer_when_stable(&self) {
+        self.stable_first.store(true, Ordering::Release);
     }
 
     /// Waits until a ticket is stable; for an operation that can do nothing else meanwhile.

@@ -86,6 +86,17 @@ impl Operation {
         } else {
             self.shares().close(id, owner)
         };
+        self.closed(id, last).await
+    }
+
+    /// [`vfs::FileSystem::leave`].
+    pub(crate) async fn leave(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
+        let last = self.shares().leave(id, owner);
+        self.closed(id, last).await
+    }
+
+    /// A removed file goes with its last open.
+    async fn closed(&self, id: ObjectId, last: bool) -> Result<()> {
         if last && !self.is_reclaiming() && self.orphans.home(id).is_some() {
             self.let_go(&[id]).await?;
         }

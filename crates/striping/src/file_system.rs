@@ -198,6 +198,14 @@ impl FileSystem for Settled {
         self.below.close(id, owner).await
     }
 
+    async fn leave(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
+        self.below.leave(id, owner).await
+    }
+
+    async fn may_be_elsewhere(&self, client: &[u8]) -> bool {
+        self.below.may_be_elsewhere(client).await
+    }
+
     async fn lock(
         &self,
         id: ObjectId,

@@ -124,6 +124,10 @@ impl StripedFiles {
             LayoutAccess::Read => (Access::Read, None),
             LayoutAccess::ReadWrite => {
                 let granting = self.granting(file).ok_or(NoLayout::ThroughServer)?;
+                // When the layout ends, bytes that lie behind the size would count as the client's. The store cuts them off soon.
+                if !driver.rows().tail_is_clean(file).map_err(for_now)? {
+                    return Err(NoLayout::ThroughServer);
+                }
                 (Access::ReadWrite, Some(granting))
             }
         };

@@ -297,3 +297,40 @@ async fn a_layout_that_is_not_given_in_the_end_leaves_its_holder_none() {
     assert_eq!(read().await, Err(NfsStat4::Stale));
     assert_eq!(site.striped.held(), []);
 }
+
+/// A write through the home got no answer, and its client gave up. Who wrote by a layout after that was overwritten, since the store still
+/// had to cut off what such a write may have left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_comes_late_overwrites_nothing_that_was_written_by_a_layout_since() {
+    let site = Site::with_patience(Duration::from_millis(500)).await;
+    let file = site.make("file").await;
+    site.in_time(async || site.write(file, 0, b"before").await)
+        .await
+        .unwrap();
+    let late = site.network.late.clone();
+    late.hold_next();
+    let breaking = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            if late.holds() {
+                site.break_connections();
+            }
+        }
+    };
+    tokio::select! {
+        written = site.write(file, 0, b"late..") => {
+            assert_eq!(written.map(|_| ()), Err(Error::Delay));
+        }
+        () = breaking => {}
+    }
+    assert!(late.holds(), "it is still to come");
+    let given = layout(&site, file, WRITER).await;
+    while let Err(status) = put(&site, &given, 0, b"direct").await {
+        assert_eq!(status, NfsStat4::Delay);
+    }
+    late.let_go();
+    while late.holds() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(read(&site, file, 0, 6).await[..], *b"direct");
+}

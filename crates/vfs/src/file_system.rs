@@ -385,6 +385,17 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Whether the owner holds a lock on the file.
     async fn holds_lock(&self, id: ObjectId, owner: &LockOwner) -> Result<bool>;
 
+    /// Ends an open of an owner that may have opened the file again at another server: what it denies to others stays.
+    async fn leave(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
+        self.close(id, owner).await
+    }
+
+    /// Whether a client that has gone from this server may have reclaimed at another server of this tree what it held here. If not, it can
+    /// reclaim nothing there any more.
+    async fn may_be_elsewhere(&self, _client: &[u8]) -> bool {
+        false
+    }
+
     /// Whether the owner has the file open with a denial.
     async fn holds_denial(&self, id: ObjectId, owner: &OpenOwner) -> Result<bool> {
         let denials = self.holdings().denials;

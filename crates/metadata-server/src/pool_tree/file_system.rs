@@ -200,6 +200,10 @@ impl FileSystem for PoolTree {
         self.at(id).close(id, owner).await
     }
 
+    async fn leave(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
+        self.at(id).leave(id, owner).await
+    }
+
     async fn lock(
         &self,
         id: ObjectId,

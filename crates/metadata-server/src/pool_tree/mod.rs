@@ -318,6 +318,8 @@ impl PoolTree {
     }
 
     fn is_joined_by(&self, tree: &RemoteTree) {
+        // A name that is made stable there must not outlive what it stands for here.
+        self.store.answer_when_stable();
         for forget in locked(&self.forget).iter() {
             tree.on_loss(forget.clone());
         }

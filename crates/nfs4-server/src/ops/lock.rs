@@ -42,7 +42,7 @@ async fn attempt(
     let file = object.key();
 
     let _gate = service.gates.pass(session.client, file).await;
-    let _reclaiming = service.admit(session.client, reclaim)?;
+    let admitted = service.admit(session.client, reclaim)?;
     if reclaim == Reclaim::No && object.export.file_system.others_reclaim() {
         return Err(NfsStat4::Grace);
     }
@@ -56,7 +56,7 @@ async fn attempt(
         return Err(NfsStat4::OpenMode);
     }
     let went_on = || object.export.file_system.others_went_on(object.id);
-    if reclaim == Reclaim::Yes && (service.state().must_prove(session.client) || went_on()) {
+    if reclaim == Reclaim::Yes && (!admitted.is_by_grace() || went_on()) {
         prove(&object, &grant, range, kind).await?;
     }
     let peer = compound.connection.peer();

@@ -30,7 +30,7 @@ pub(crate) async fn open(
         _ => Reclaim::No,
     };
     let service = compound.service;
-    let _reclaiming = service.admit(session.client, reclaim)?;
+    let admitted = service.admit(session.client, reclaim)?;
     // Checked before a file is created: the client sends the same request again.
     if reclaim == Reclaim::No
         && let Handle::Object(object) = compound.current()?
@@ -50,6 +50,7 @@ pub(crate) async fn open(
     if found.object.read_only && share.write {
         return Err(NfsStat4::RoFs);
     }
+    let reclaim = (reclaim, admitted.is_by_grace());
     let (stateid, attributes) = register(compound, &args, &found, share, reclaim, space).await?;
     Ok(opened(
         compound,
@@ -316,7 +317,7 @@ async fn register(
     args: &OpenArgs,
     found: &Found,
     share: Share,
-    reclaim: Reclaim,
+    (reclaim, by_grace): (Reclaim, bool),
     space: Result<Space<'_>, NfsStat4>,
 ) -> Result<(Stateid4, Attributes), NfsStat4> {
     let service = compound.service;
@@ -343,7 +344,7 @@ async fn register(
         return Err(NfsStat4::ShareDenied);
     }
     if reclaim == Reclaim::Yes && (share.deny_read || share.deny_write) {
-        prove(service, client, object, &owner).await?;
+        prove(by_grace, object, &owner).await?;
     }
     let opened = match &found.made {
         Some(made) => {
@@ -388,15 +389,9 @@ async fn register(
 
 /// Fails if the owner must have state for the file, and has none: its open was given up, and another owner that it had
 /// excluded may have opened the file in between.
-async fn prove(
-    service: &Service,
-    client: ClientId,
-    object: &ObjectHandle,
-    owner: &OpenOwner,
-) -> Result<(), NfsStat4> {
+async fn prove(by_grace: bool, object: &ObjectHandle, owner: &OpenOwner) -> Result<(), NfsStat4> {
     let file_system = &object.export.file_system;
-    let must_prove = service.state().must_prove(client) || file_system.others_went_on(object.id);
-    if !must_prove {
+    if by_grace && !file_system.others_went_on(object.id) {
         return Ok(());
     }
     let holds = file_system.holds_denial(object.id, owner).await;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use nfs4::{NfsStat4, SessionId4};
 
+use super::departure::Stays;
 use super::layout::Devices;
 use super::newcomers::Newcomer;
 use super::session::CreatedSession;
@@ -89,6 +90,8 @@ pub(super) struct Client {
     /// Whether a CREATE_SESSION with that number was refused.
     pub(super) create_refused: bool,
     pub(super) renewed: Instant,
+    /// When its last request came.
+    heard: Instant,
     /// The first and the last request of another host for its name, if there were any.
     contested: Option<(Instant, Instant)>,
     pub(super) sessions: Vec<SessionId4>,
@@ -100,6 +103,8 @@ pub(super) struct Client {
     pub(super) devices: Devices,
     /// Whether the client has said that it reclaimed everything.
     pub(super) reclaim_complete: bool,
+    /// Whether it has a record on stable storage.
+    pub(super) recorded: bool,
     /// Whether the client held state before the server restarted.
     pub(super) may_reclaim: bool,
     /// Its rights as a client from another server.
@@ -139,6 +144,11 @@ impl Client {
         }
     }
 
+    /// A request of the client has come, which renews its lease. The end of a request, which may be late, renews it only.
+    pub(super) fn hear(&mut self, now: Instant) {
+        (self.renewed, self.heard) = (now, now);
+    }
+
     pub(super) fn is_expired(&self, now: Instant, lease: Duration) -> bool {
         let lease = match self.confirmed {
             true => lease,
@@ -161,7 +171,7 @@ impl Client {
             .contested
             .filter(|(_, last)| now.saturating_duration_since(*last) <= CONTEST_PAUSE);
         let (since, _) = going_on.unwrap_or((now, now));
-        let there_are_two = self.renewed > since;
+        let there_are_two = self.heard > since;
         self.contested = (!there_are_two).then_some((since, now));
         match there_are_two {
             true => NfsStat4::ClidInUse,
@@ -302,7 +312,7 @@ impl State {
                 (true, false) => Err(NfsStat4::Perm),
                 (true, true) => {
                     existing.implementation = request.implementation;
-                    existing.renewed = now;
+                    existing.hear(now);
                     Ok((existing.exchanged(), None))
                 }
             };
@@ -316,7 +326,7 @@ impl State {
             return Ok((self.introduce(request, now), departure));
         }
         if same_incarnation {
-            existing.renewed = now;
+            existing.hear(now);
             return Ok((existing.exchanged(), None));
         }
         // AUTH_SYS proves nothing, and every client's name belongs to its superuser. A host in another network that
@@ -438,6 +448,7 @@ impl State {
             last_create: None,
             create_refused: false,
             renewed: now,
+            heard: now,
             contested: None,
             sessions: Vec::new(),
             opens: HashSet::new(),
@@ -446,6 +457,7 @@ impl State {
             kept: Kept::default(),
             devices: Devices::new(),
             reclaim_complete: false,
+            recorded: false,
             may_reclaim: false,
             newcomer: Newcomer::default(),
         };
@@ -474,7 +486,8 @@ impl State {
         let sessions = self.clients.get(&old).map(|old| old.sessions.clone());
         let sessions = sessions.into_iter().flatten();
         sessions.for_each(|session| self.note_ended(session));
-        self.remove_client(old)
+        let old = self.take_out(old)?;
+        self.depart(old, Stays::Nothing)
     }
 }
 

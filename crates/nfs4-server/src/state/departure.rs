@@ -7,7 +7,7 @@
 //!
 //! What must never enter: how something is released, and how long that takes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use nfs4::SessionId4;
@@ -24,14 +24,33 @@ const RELEASES_AT_A_TIME: usize = 64;
 #[must_use = "what the client held would never be let go"]
 pub struct Departure(u64);
 
+/// What of a departed client stays in the tables of the file systems, because the client may have reclaimed it at another server.
+#[derive(Debug)]
+pub(super) enum Stays {
+    /// Nothing: the client has restarted.
+    Nothing,
+    /// What it holds in these trees; in none until the other servers were asked.
+    In(BTreeSet<usize>),
+    Everything,
+}
+
+impl Stays {
+    fn is_in(&self, tree: usize) -> bool {
+        match self {
+            Stays::Nothing => false,
+            Stays::In(trees) => trees.contains(&tree),
+            Stays::Everything => true,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Departing {
     owner: Arc<[u8]>,
     /// Its name for file systems.
     name: Arc<[u8]>,
     has_record: bool,
-    /// Whether its locks stay, because it may have reclaimed them elsewhere.
-    keeps_locks: bool,
+    stays: Stays,
     layouts: Vec<u64>,
     locks: Vec<u64>,
     opens: Vec<u64>,
@@ -150,7 +169,7 @@ impl State {
         if std::mem::take(&mut departing.has_record) {
             return Some(vec![Release::Record(departing.owner.clone())]);
         }
-        let (name, keeps_locks) = (departing.name.clone(), departing.keeps_locks);
+        let name = departing.name.clone();
         // Before other clients get the state that the layouts depend on, the layouts must have ended.
         let layouts = last_of(&mut departing.layouts, RELEASES_AT_A_TIME);
         if !layouts.is_empty() {
@@ -160,6 +179,7 @@ impl State {
         }
         let locks = last_of(&mut departing.locks, RELEASES_AT_A_TIME);
         let opens = last_of(&mut departing.opens, RELEASES_AT_A_TIME - locks.len());
+        let stays = std::mem::replace(&mut departing.stays, Stays::Nothing);
         let mut releases = Vec::new();
         for key in locks {
             releases.extend(self.forget_lock(key, &name));
@@ -167,21 +187,52 @@ impl State {
         for key in opens {
             releases.extend(self.forget_open(key, &name));
         }
-        releases.retain(|release| !(keeps_locks && matches!(release, Release::Locks(..))));
+        releases.retain(|release| !matches!(release, Release::Locks(file, _) if stays.is_in(file.tree)));
+        for release in &mut releases {
+            if let Release::Open(file, owner) = release
+                && stays.is_in(file.tree)
+            {
+                *release = Release::Leave(*file, owner.clone());
+            }
+        }
+        if let Some(departing) = self.departures.all.get_mut(&departure.0) {
+            departing.stays = stays;
+        }
         Some(releases)
+    }
+
+    /// The name of a departed client that may have reclaimed at another server what it held here; the caller asks these, and then calls
+    /// [`State::stays`].
+    #[must_use]
+    pub fn may_be_elsewhere(&self, departure: &Departure) -> Option<Arc<[u8]>> {
+        let departing = self.departures.all.get(&departure.0)?;
+        let holds = !departing.locks.is_empty() || !departing.opens.is_empty();
+        (holds && matches!(departing.stays, Stays::In(_))).then(|| departing.name.clone())
+    }
+
+    /// What the departed client held in these trees stays, since another server may have it.
+    pub fn stays(&mut self, departure: &Departure, trees: BTreeSet<usize>) {
+        if let Some(departing) = self.departures.all.get_mut(&departure.0) {
+            if !trees.is_empty() {
+                // What it may reclaim here later is what it has there.
+                self.newcomers.regain(&departing.name);
+            }
+            departing.stays = Stays::In(trees);
+        }
     }
 
     /// A client was removed from the tables. Its state must still be released, and some of its requests may be running.
     pub(super) fn depart(
         &mut self,
         (client, executing): (Client, Executing),
-        keeps_locks: bool,
+        stays: Stays,
     ) -> Option<Departure> {
+        let keeps_record = matches!(stays, Stays::Everything);
         let departing = Departing {
-            has_record: client.confirmed && client.reclaim_complete && !keeps_locks,
+            has_record: client.confirmed && client.recorded && !keeps_record,
             owner: client.owner,
             name: client.name,
-            keeps_locks,
+            stays,
             layouts: client.layouts.into_iter().collect(),
             locks: client.locks.into_iter().collect(),
             opens: client.opens.into_iter().collect(),
@@ -197,7 +248,7 @@ impl State {
             name: owner.clone(),
             owner,
             has_record: true,
-            keeps_locks: false,
+            stays: Stays::Nothing,
             layouts: Vec::new(),
             locks: Vec::new(),
             opens: Vec::new(),

@@ -189,6 +189,7 @@ impl State {
             return Err(NfsStat4::Delay);
         }
         client.reclaim_complete = true;
+        client.recorded = true;
         let owner = client.owner.clone();
         self.grace.expected.remove(&owner);
         self.newcomer_is_done(id);

@@ -19,7 +19,7 @@ mod session;
 mod space;
 mod stateid;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ pub use stateid::{Resolved, StateidUse};
 mod tests;
 
 use client::{Client, OwnerRecords, Unconfirmed};
-use departure::{Departures, Executing};
+use departure::{Departures, Executing, Stays};
 use grace::Grace;
 use layout::LayoutTable;
 use newcomers::Newcomers;
@@ -117,6 +117,8 @@ pub struct FileKey {
 pub enum Release {
     /// Close the file for this owner.
     Open(FileKey, OpenOwner),
+    /// Close the file for this owner, which may have opened it again at another server: what it denies to others stays.
+    Leave(FileKey, OpenOwner),
     /// Release all locks of this owner on the file.
     Locks(FileKey, LockOwner),
     /// Tell the home of the file how a layout has ended.
@@ -232,7 +234,7 @@ impl State {
     /// Removes a client from the tables. The caller must release the state in the departure.
     fn remove_client(&mut self, id: ClientId) -> Option<Departure> {
         let client = self.take_out(id)?;
-        self.depart(client, false)
+        self.depart(client, Stays::In(BTreeSet::new()))
     }
 
     fn take_out(&mut self, id: ClientId) -> Option<(Client, Executing)> {

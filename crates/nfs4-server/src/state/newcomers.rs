@@ -14,6 +14,7 @@ use std::time::Instant;
 use nfs4::{NfsStat4, Stateid4};
 
 use super::client::{Client, ClientId};
+use super::departure::Stays;
 use super::numbers::Numbers;
 use super::{Departure, State};
 
@@ -80,6 +81,11 @@ impl Newcomers {
         if self.place.is_some() && self.lost.len() < space {
             self.lost.insert(name.clone(), Lost { said, since: said });
         }
+    }
+
+    /// The client has its state at another server.
+    pub(super) fn regain(&mut self, name: &[u8]) {
+        self.lost.remove(name);
     }
 }
 
@@ -174,7 +180,7 @@ impl State {
         let mut departures = Vec::new();
         for id in all {
             let client = self.take_out(id);
-            departures.extend(client.and_then(|client| self.depart(client, true)));
+            departures.extend(client.and_then(|client| self.depart(client, Stays::Everything)));
         }
         self.newcomers.lost.clear();
         departures

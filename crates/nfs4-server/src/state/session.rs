@@ -266,13 +266,15 @@ impl State {
             return Err(refusal);
         }
         let mut channel = request.channel.cut_to(&self.limits);
-        let Ok(reserved) = self.memory.reserve(&mut channel, &self.limits) else {
+        let is_first = client.sessions.is_empty();
+        let reserved = self.memory.reserve(&mut channel, is_first, &self.limits);
+        let Ok(reserved) = reserved else {
             client.create_refused = true;
             return Err(NfsStat4::Delay);
         };
         client.next_create = request.sequence.wrapping_add(1);
         client.create_refused = false;
-        client.renewed = now;
+        client.hear(now);
         let id = self.numbers.next_session();
         let mut created = make_session(request, id, channel, reserved);
         let session = &mut created.session;
@@ -318,7 +320,7 @@ impl State {
                 }
                 let reply = reply.clone().ok_or(NfsStat4::RetryUncachedRep)?;
                 session.associate(request.connection, &mut self.associations);
-                renew(&mut self.clients, session.client, now);
+                hear(&mut self.clients, session.client, now);
                 return Ok(Sequenced::Replay(reply));
             }
             Progress::Fresh | Progress::Done(_) if is_next => {}
@@ -345,7 +347,7 @@ impl State {
         // (RFC 8881, section 2.10.3.1).
         session.associate(request.connection, &mut self.associations);
         let (client, channel) = (session.client, session.channel);
-        renew(&mut self.clients, client, now);
+        hear(&mut self.clients, client, now);
         Ok(Sequenced::Execute {
             client,
             channel,
@@ -371,7 +373,9 @@ impl State {
             return self.departures.request_ended(place.session);
         };
         session.slots[place.slot as usize].progress = Progress::Done(reply);
-        renew(&mut self.clients, session.client, now);
+        if let Some(client) = self.clients.get_mut(&session.client) {
+            client.renewed = now;
+        }
         false
     }
 
@@ -531,12 +535,12 @@ fn make_session(
     NewSession { session, answer }
 }
 
-fn renew(
+fn hear(
     clients: &mut std::collections::HashMap<ClientId, Client>,
     client: ClientId,
     now: Instant,
 ) {
     if let Some(client) = clients.get_mut(&client) {
-        client.renewed = now;
+        client.hear(now);
     }
 }

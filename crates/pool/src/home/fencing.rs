@@ -208,6 +208,17 @@ impl Home {
         }
     }
 
+    /// Whether the operation of an intent has begun less than `time` ago, and waits for it.
+    pub(super) fn has_begun_since(&self, owed: &Owed, now: Moment, time: Duration) -> bool {
+        let file = self.files.get(&owed.intent.contents.object);
+        match file.and_then(|file| file.job.as_ref()) {
+            Some(Job::Carrying(carrying)) => {
+                carrying.number == owed.intent.number && now < carrying.begun.after(time)
+            }
+            _ => false,
+        }
+    }
+
     /// A data server is gone for ever. It owes nothing any more.
     pub(super) fn strike_owed(&mut self, gone: DataServerNumber) {
         let mut struck = Vec::new();

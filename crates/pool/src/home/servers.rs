@@ -8,6 +8,9 @@ use control::Moment;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// A data server that has not carried out an intent gets further leases for this part of a lease.
+const YOUNG_OF_LEASE: u32 = 3;
+
 /// A data server of the pool.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
@@ -183,7 +186,7 @@ impl Home {
         for intent in &intents {
             self.send_intent(from, *intent);
         }
-        if !intents.is_empty() && rules.intents_before_lease() {
+        if rules.intents_before_lease() && self.waits_for_intents(now, from) {
             return;
         }
         let granted = self.settings.lease.granted_until(now);
@@ -199,6 +202,18 @@ impl Home {
         };
         self.send(from, lease);
         self.put_questions(from);
+    }
+
+    /// Whether a data server gets no lease before it has carried out intents: their operations were answered when its last lease had run out, or
+    /// wait for that. While an intent is young, its operation waits for the data server's answer, or for the end of this lease too.
+    fn waits_for_intents(&self, now: Moment, from: DataServerNumber) -> bool {
+        let owed = self
+            .intents
+            .values()
+            .filter(|owed| owed.owed.contains(&from));
+        let young = self.settings.lease.length / YOUNG_OF_LEASE;
+        owed.into_iter()
+            .any(|owed| owed.in_row || !self.has_begun_since(owed, now, young))
     }
 
     /// How long clients may be served from now on.
@@ -223,15 +238,10 @@ impl Home {
             .is_some_and(|server| server.run == Some(report.run))
     }
 
-    /// Whether a data server has a lease of this run and owes nothing.
+    /// Whether a data server has a lease of this run.
     #[must_use]
     pub fn serves(&self, now: Moment, number: DataServerNumber) -> bool {
-        let owes = || {
-            self.intents
-                .values()
-                .any(|owed| owed.owed.contains(&number))
-        };
         let server = self.servers.get(&number);
-        server.is_some_and(|server| server.is_leased && now < server.leased_until) && !owes()
+        server.is_some_and(|server| server.is_leased && now < server.leased_until)
     }
 }

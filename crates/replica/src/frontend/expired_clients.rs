@@ -12,41 +12,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use peer::Lane;
 use tokio::time::Instant;
 use vfs::{FileSystem, Holdings, ReplicaSlot};
 
 use crate::driver::local_replica::LocalReplica;
+use crate::frontend::absent_clients::absent_everywhere;
 use crate::frontend::file_system::ReplicatedFileSystem;
-use crate::state::clients::{Client, ClientsAbsent, ClientsAsked};
-use crate::state::wire;
+use crate::state::clients::Client;
 
 /// How many times per client lease this replica checks the clients.
 const LOOKS_PER_LEASE: u32 = 10;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-/// At most this many clients are named in one message; it fits even with the longest names.
-const CLIENTS_AT_ONCE: usize = 32;
 /// How long giving up one lock is tried: it may need control, over the wide area. One that takes longer keeps others waiting no longer than this.
 const EACH: Duration = Duration::from_secs(5);
-/// How long an answer may take.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-
-/// Answers another replica.
-pub(crate) fn answer(replica: &LocalReplica, asked: &ClientsAsked) -> ClientsAbsent {
-    let names: Vec<Client> = asked
-        .names
-        .iter()
-        .map(|name| Arc::from(&name[..]))
-        .collect();
-    let absent = replica.state.servers.absent(&names, asked.for_good);
-    ClientsAbsent {
-        names: absent
-            .iter()
-            .map(|name| Bytes::copy_from_slice(name))
-            .collect(),
-    }
-}
 
 /// Handles what absent clients hold, until the replica stops.
 pub(crate) async fn keep(replica: Arc<LocalReplica>) {
@@ -106,53 +84,6 @@ async fn look(
     let is_over = |since: &Instant| began.duration_since(*since) > lease;
     let long = absent_since.iter().filter(|(_, since)| is_over(since));
     Some(long.map(|(client, _)| client.clone()).collect())
-}
-
-/// Which of these clients no server has; `None` if not all servers answered.
-async fn absent_everywhere(
-    replica: &LocalReplica,
-    servers: &BTreeSet<ReplicaSlot>,
-    clients: &[Client],
-    for_good: bool,
-) -> Option<BTreeSet<Client>> {
-    let mut absent = BTreeSet::new();
-    for some in clients.chunks(CLIENTS_AT_ONCE) {
-        let mut left: Vec<Client> = some.to_vec();
-        for server in servers {
-            left = match *server == replica.slot() {
-                true => replica.state.servers.absent(&left, for_good),
-                false => ask(replica, *server, &left, for_good).await?,
-            };
-            if left.is_empty() {
-                break;
-            }
-        }
-        absent.extend(left);
-    }
-    Some(absent)
-}
-
-async fn ask(
-    replica: &LocalReplica,
-    server: ReplicaSlot,
-    clients: &[Client],
-    for_good: bool,
-) -> Option<Vec<Client>> {
-    let peer = replica.endpoint.get()?.peer(server)?;
-    let session = peer.session().ok()?;
-    let asked = ClientsAsked {
-        names: clients
-            .iter()
-            .map(|name| Bytes::copy_from_slice(name))
-            .collect(),
-        for_good,
-    };
-    let message = wire::payload(wire::Kind::Clients, &asked);
-    let limit = Instant::now() + ANSWER_LIMIT;
-    let reply = session.request(Lane::Control, message, limit).await.ok()?;
-    let answer: ClientsAbsent = wire::decode(&reply.payload).ok()?;
-    let named = |client: &&Client| answer.names.iter().any(|name| name[..] == client[..]);
-    Some(clients.iter().filter(named).cloned().collect())
 }
 
 /// Gives up what these clients hold, if all servers let them go for good.

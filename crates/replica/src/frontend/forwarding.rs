@@ -88,7 +88,7 @@ fn handed(
             Ok(Handed::NotPrimary)
         }
         // It is unknown whether it was carried out.
-        None | Some(Err(RequestError::OutcomeUnknown(_))) => {
+        None | Some(Err(RequestError::OutcomeUnknown(_) | RequestError::Deadline)) => {
             tracing::debug!(peer = by.slot.0, "a forward will not be answered");
             let unanswered = watch.map(|watch| Unanswered {
                 watch,

@@ -62,6 +62,8 @@ impl Operation {
             | Operation::Link(_, _, object, _)
             | Operation::SetXattr(_, object, ..)
             | Operation::RemoveXattr(_, object, _) => Some(*object),
+            // Guarded: a second run would find other attributes than the client expects.
+            Operation::SetAttributes(by, object, _) if by.who.request.is_some() => Some(*object),
             _ => None,
         }
     }

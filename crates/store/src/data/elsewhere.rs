@@ -349,6 +349,19 @@ impl PlacedRows {
         Ok(self.placement(id)?.into_iter().chain(remembered).collect())
     }
 
+    /// Whether it is known that no bytes lie behind the size of a file: nothing that failed, or was interrupted, is to be cut.
+    ///
+    /// # Errors
+    /// As [`PlacedRows::placement`].
+    pub fn tail_is_clean(&self, id: ObjectId) -> Result<bool> {
+        let store = self.store()?;
+        match store.object(id) {
+            Ok(row) => Ok(store.tail_is_clean(id, &row)),
+            Err(Error::Stale) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The name of a file in messages: its number, and its path if known.
     #[must_use]
     pub fn called(&self, id: ObjectId) -> String {

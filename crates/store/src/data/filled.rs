@@ -64,14 +64,15 @@ impl OpenStore {
             })
     }
 
-    /// Fails if the disk has changed a block that one of these offsets splits. The caller is about to cut off or punch one side, and
+    /// Fails if the disk has changed a block that one of these offsets splits, unless the file is known to be damaged. The caller is about to cut off or punch one side, and
     /// the sum of the rest would be read back from the disk.
     pub(super) async fn check_split(self: &Arc<Self>, id: ObjectId, places: &[u64]) -> Result<()> {
         let split = places
             .iter()
             .filter(|place| !place.is_multiple_of(BLOCK_BYTES));
         let blocks = split.map(|place| place / BLOCK_BYTES);
-        let blocks: Vec<u64> = match self.open_sums.are_made() {
+        // Damaged contents are not read before all of them are replaced or gone.
+        let blocks: Vec<u64> = match self.open_sums.are_made() && !self.damaged.contains(id) {
             true => blocks.filter(|block| self.has_sum(id, *block)).collect(),
             false => return Ok(()),
         };

@@ -15,6 +15,7 @@ use vfs::{
 
 use super::ReplicatedFileSystem;
 use super::pin::Effect;
+use crate::frontend::absent_clients;
 use crate::frontend::durability;
 use crate::frontend::free_space;
 use crate::frontend::reclaim;
@@ -184,6 +185,14 @@ impl FileSystem for ReplicatedFileSystem {
 
     async fn close(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
         self.close_file(id, owner).await
+    }
+
+    async fn leave(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
+        self.leave_file(id, owner).await
+    }
+
+    async fn may_be_elsewhere(&self, client: &[u8]) -> bool {
+        absent_clients::may_be_elsewhere(&self.replica, client).await
     }
 
     async fn lock(

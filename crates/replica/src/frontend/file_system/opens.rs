@@ -182,6 +182,13 @@ impl ReplicatedFileSystem {
         self.close_denial(id, owner).await
     }
 
+    /// Ends an open here of an owner that may have opened the file again at another replica: what it denies stays.
+    pub(super) async fn leave_file(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
+        self.end_writing(id, owner).await?;
+        self.replica.state.opens.forget_denial(id, owner);
+        self.store().leave(id, owner).await
+    }
+
     /// Ends an open that denies something, no matter where it was made.
     pub(super) async fn close_denial(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
         let attempt = |store: Store| async move { store.close(id, owner).await };
