@@ -153,8 +153,12 @@ impl PoolTree {
         homes: impl IntoIterator<Item = (ReplicaSlot, Arc<RemoteTree>)>,
         notes: Arc<dyn Homes>,
     ) -> Arc<PoolTree> {
+        let homes: BTreeMap<_, _> = homes.into_iter().collect();
+        if !homes.is_empty() {
+            store.answer_when_stable();
+        }
         let part = Part::First {
-            homes: Mutex::new(homes.into_iter().collect()),
+            homes: Mutex::new(homes),
             notes,
             leaving: RwLock::default(),
         };

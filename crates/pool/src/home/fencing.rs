@@ -189,8 +189,9 @@ impl Home {
         if is_over {
             self.intents.remove(&number);
         }
-        if let Some(next) = self.next_owed(from, contents) {
-            self.send_intent(from, next);
+        match self.next_owed(from, contents) {
+            Some(next) => self.send_intent(from, next),
+            None => self.send_one_more(from),
         }
         let job = self
             .files

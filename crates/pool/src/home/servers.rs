@@ -2,11 +2,14 @@
 
 use super::Home;
 use super::command::{Command, Record};
-use crate::message::{Report, StoreIdentity, ToDataServer};
+use crate::message::{Intent, Report, StoreIdentity, ToDataServer};
 use crate::numbers::DataServerNumber;
 use control::Moment;
 use std::collections::BTreeSet;
 use std::time::Duration;
+
+/// At most this many intents are sent to a data server that is back, and that may owe very many; another one for each that it has carried out.
+const AT_ONCE: usize = 64;
 
 /// A data server that has not carried out an intent gets further leases for this part of a lease.
 const YOUNG_OF_LEASE: u32 = 3;
@@ -173,18 +176,9 @@ impl Home {
         server.identity = Some(identity);
         server.run = Some(identity.run);
         self.record(Record::StoreIdentity(from, identity));
-        let owed = self
-            .intents
-            .values()
-            .filter(|owed| owed.owed.contains(&from));
-        // Only the first intent for each contents; the next one follows when that is carried out.
-        let mut told = BTreeSet::new();
-        let intents: Vec<_> = owed
-            .map(|owed| owed.intent)
-            .filter(|intent| told.insert(intent.contents))
-            .collect();
-        for intent in &intents {
-            self.send_intent(from, *intent);
+        let intents: Vec<_> = self.owed_by(from).take(AT_ONCE).collect();
+        for intent in intents {
+            self.send_intent(from, intent);
         }
         if rules.intents_before_lease() && self.waits_for_intents(now, from) {
             return;
@@ -204,16 +198,30 @@ impl Home {
         self.put_questions(from);
     }
 
+    /// What a data server is to carry out, in this order: for each contents the first intent, since the next one follows when that is done.
+    fn owed_by(&self, server: DataServerNumber) -> impl Iterator<Item = Intent> {
+        let mut told = BTreeSet::new();
+        let owed = self.intents.values();
+        let owed = owed.filter(move |owed| owed.owed.contains(&server));
+        owed.map(|owed| owed.intent)
+            .filter(move |intent| told.insert(intent.contents))
+    }
+
+    /// A data server has carried one out, and gets another one of those that were not sent with the first ones.
+    pub(super) fn send_one_more(&mut self, to: DataServerNumber) {
+        let next = self.owed_by(to).nth(AT_ONCE - 1);
+        if let Some(intent) = next {
+            self.send_intent(to, intent);
+        }
+    }
+
     /// Whether a data server gets no lease before it has carried out intents: their operations were answered when its last lease had run out, or
     /// wait for that. While an intent is young, its operation waits for the data server's answer, or for the end of this lease too.
     fn waits_for_intents(&self, now: Moment, from: DataServerNumber) -> bool {
-        let owed = self
-            .intents
-            .values()
-            .filter(|owed| owed.owed.contains(&from));
         let young = self.settings.lease.length / YOUNG_OF_LEASE;
-        owed.into_iter()
-            .any(|owed| owed.in_row || !self.has_begun_since(owed, now, young))
+        let owed = self.intents.values();
+        let mut owed = owed.filter(|owed| owed.owed.contains(&from));
+        owed.any(|owed| owed.in_row || !self.has_begun_since(owed, now, young))
     }
 
     /// How long clients may be served from now on.
