@@ -45,6 +45,9 @@ const LATER: Duration = Duration::from_secs(10);
 const NONE: Duration = Duration::from_secs(60);
 /// Delay before a layout that could not be ended is tried again.
 const AGAIN: Duration = Duration::from_millis(200);
+/// How long a layout for writing is waited for while this server's own writes through the home end. The way there may be full of them, and they would
+/// fill it again and again if they went on meanwhile.
+const DRAINED: Duration = Duration::from_secs(30);
 /// How long to wait for writes under way before their layout is fenced, and for the fence before the client is told to retry.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -298,17 +301,15 @@ impl Direct {
         Ok(ThroughHome { direct: self, file })
     }
 
-    /// Waits a while until a layout for writing that is being asked for is there, or refused.
+    /// Waits until a layout for writing that is being asked for is there, or refused.
     pub(crate) async fn until_answered(&self, file: ObjectId) {
-        let answered = self.until(|tables| !tables.asked.contains(&file));
-        // It then goes through the home, which is right, too.
-        let _ = tokio::time::timeout(PATIENCE, answered).await;
+        self.until(|tables| !tables.asked.contains(&file)).await;
     }
 
     /// Returns when this server's own writes through the home have ended, or after a while: the home gives no layout meanwhile.
     async fn until_none_through_home(&self, file: ObjectId) {
         let none = self.until(|tables| !tables.through_home.contains_key(&file));
-        let _ = tokio::time::timeout(PATIENCE, none).await;
+        let _ = tokio::time::timeout(DRAINED, none).await;
     }
 
     fn has_ended(&self, file: ObjectId) {

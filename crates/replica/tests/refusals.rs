@@ -83,7 +83,7 @@ async fn a_missing_name_is_told_while_another_site_works_where_it_would_go() {
     };
     let moving = async {
         eventually("the other one decides", || {
-            here.replica.status().controls_total == 0 && other.replica.status().controls_total > 0
+            other.replica.status().controls_total > 0
         })
         .await;
         here.file(from, "kept").await.unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::fixture::{ROOT, Set, Site, eventually, root};
 use bytes::Bytes;
-use vfs::{AccessCheck, Credentials, FileSystem, ObjectId, SetAttributes, XattrMode, XattrName};
+use vfs::{FileSystem, ObjectId, XattrMode, XattrName};
 
 /// 8 Mbit/s, and 120 ms there and back.
 pub const BYTES_PER_SECOND: u64 = 1_000_000;

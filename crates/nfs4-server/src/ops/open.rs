@@ -15,8 +15,7 @@ use super::space::Space;
 use crate::attributes::to_set;
 use crate::compound::Compound;
 use crate::handle::{Handle, ObjectHandle};
-use crate::service::Service;
-use crate::state::{ClientId, Reclaim, State, StateKind};
+use crate::state::{Reclaim, State, StateKind};
 use crate::status::{OrStatus, status_of, status_of_name};
 
 pub(crate) async fn open(

@@ -187,7 +187,9 @@ impl State {
         for key in opens {
             releases.extend(self.forget_open(key, &name));
         }
-        releases.retain(|release| !matches!(release, Release::Locks(file, _) if stays.is_in(file.tree)));
+        releases.retain(
+            |release| !matches!(release, Release::Locks(file, _) if stays.is_in(file.tree)),
+        );
         for release in &mut releases {
             if let Release::Open(file, owner) = release
                 && stays.is_in(file.tree)

@@ -145,13 +145,15 @@ mod tests {
     fn when_the_budget_is_used_up_clients_are_told_to_come_again() {
         let limits = Limits::default();
         let mut memory = Memory::default();
-        let refused = (0..1_000_000).find_map(|_| memory.reserve(&mut wanted(), false, &limits).err());
+        let refused =
+            (0..1_000_000).find_map(|_| memory.reserve(&mut wanted(), false, &limits).err());
         assert_eq!(refused, Some(NfsStat4::Delay));
         for _ in 0..limits.clients / 2 {
             let first = memory.reserve(&mut wanted(), true, &limits);
             first.expect("others' further sessions have used up the space of first ones");
         }
-        let refused = (0..1_000_000).find_map(|_| memory.reserve(&mut wanted(), true, &limits).err());
+        let refused =
+            (0..1_000_000).find_map(|_| memory.reserve(&mut wanted(), true, &limits).err());
         assert_eq!(refused, Some(NfsStat4::Delay));
         assert!(memory.replies <= limits.reply_bytes());
         let refused = (0..10_000_000).find_map(|_| memory.add_state(b"owner", &limits).err());

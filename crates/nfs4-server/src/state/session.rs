@@ -535,11 +535,7 @@ fn make_session(
     NewSession { session, answer }
 }
 
-fn hear(
-    clients: &mut std::collections::HashMap<ClientId, Client>,
-    client: ClientId,
-    now: Instant,
-) {
+fn hear(clients: &mut std::collections::HashMap<ClientId, Client>, client: ClientId, now: Instant) {
     if let Some(client) = clients.get_mut(&client) {
         client.hear(now);
     }

@@ -97,9 +97,5 @@ fn handed(
             });
             unanswered.map(Handed::Unanswered).ok_or(Error::Delay)
         }
-        Some(Err(error)) => {
-            tracing::debug!(peer = by.slot.0, %error, "a forward was not answered");
-            Err(Error::Delay)
-        }
     }
 }

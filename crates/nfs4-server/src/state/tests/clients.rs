@@ -110,6 +110,56 @@ fn cases_6_to_9_updates_need_the_same_client() {
     );
 }
 
+/// In trees whose other servers may have the client, only what is here ends.
+#[test]
+fn what_a_silent_client_may_have_reclaimed_elsewhere_stays() {
+    let mut table = Table::new();
+    let (client, _) = table.client("a");
+    let share = vfs::Share {
+        write: true,
+        ..vfs::Share::default()
+    };
+    let state = &mut table.state;
+    let open = state.record_open(client, b"owner", file(1), share);
+    open.unwrap();
+    table.pass(Limits::default().lease + Duration::from_secs(1));
+    let departures = table.state.expire(table.now);
+    let [departure] = &departures[..] else {
+        panic!("one client, and not {}", departures.len());
+    };
+    let name = table.state.may_be_elsewhere(departure);
+    assert!(name.is_some(), "the others are to be asked");
+    table.state.stays(departure, [file(1).tree].into());
+    let releases = table.see_off(departures);
+    assert!(matches!(
+        &releases[..],
+        [Release::Record(_), Release::Leave(key, _)] if *key == file(1)
+    ));
+}
+
+#[test]
+fn a_client_that_has_restarted_has_nothing_elsewhere() {
+    let mut table = Table::new();
+    let (client, _) = table.client("a");
+    let share = vfs::Share {
+        write: true,
+        ..vfs::Share::default()
+    };
+    let state = &mut table.state;
+    let open = state.record_open(client, b"owner", file(1), share);
+    open.unwrap();
+    let new = table.exchange("a", 2, 0).unwrap();
+    let request = create_request(new.client, new.sequence);
+    let (_, departure) = table.state.create_session(&request, table.now).unwrap();
+    let departure = departure.unwrap();
+    assert!(table.state.may_be_elsewhere(&departure).is_none());
+    let releases = table.see_off([departure]);
+    assert!(matches!(
+        &releases[..],
+        [Release::Record(_), Release::Open(..)]
+    ));
+}
+
 #[test]
 fn a_silent_client_expires_with_everything_it_had() {
     let mut table = Table::new();

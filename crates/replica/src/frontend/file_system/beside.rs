@@ -77,7 +77,7 @@ impl ReplicatedFileSystem {
             let changing = self.try_to_change(object, &attempt, &operation, deadline);
             Ok(match changing.await? {
                 // The names may have got other targets since they were gathered.
-                Tried::Denied(error) if !self.may_judge(object, &beside().await) => Tried::Later,
+                Tried::Denied(_) if !self.may_judge(object, &beside().await) => Tried::Later,
                 tried => tried,
             })
         };
