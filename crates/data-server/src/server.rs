@@ -9,8 +9,8 @@ use control::Moment;
 use nfs4_server::Shown;
 use pool::data_server::{Command, Fenced, Shelf as Known, Ticket};
 use pool::{
-    Access, ContentsId, DataServerNumber, Generation, HomeNumber, Intent, IntentNumber, KeyNumber,
-    LeaseClock, LeaseSettings, Report, Rules, ToDataServer, ToHome,
+    Access, Act, ContentsId, DataServerNumber, Generation, HomeNumber, Intent, IntentNumber,
+    KeyNumber, LeaseClock, LeaseSettings, Report, Rules, ToDataServer, ToHome,
 };
 use throttle::Throttle;
 
@@ -21,6 +21,8 @@ static FAILURES: Throttle = Throttle::new();
 
 /// Delay before a home's request is tried again after a disk error.
 const AGAIN: Duration = Duration::from_secs(1);
+/// After this many failed attempts to cut contents off, or to punch a hole, they count as damaged. An error of the disk may be temporary.
+const ATTEMPTS_TO_CUT: u32 = 5;
 
 /// How a data server reaches homes and clients.
 pub trait Outward: Send + Sync {
@@ -229,11 +231,20 @@ pub(crate) enum NotDone {
 
 /// Carries an intent out, with as many attempts as necessary. Until it is done, these contents are not served.
 async fn carry_out(running: Weak<RunningServer>, home: HomeNumber, intent: Intent, key: KeyNumber) {
-    while let Some(running) = running.upgrade() {
+    for attempt in 1.. {
+        let Some(running) = running.upgrade() else {
+            return;
+        };
         let done = match running.shelf.carry_out(intent, (home, key)).await {
             Ok(()) => running.shelf.report(intent.contents).await,
             Err(error) => Err(error),
         };
+        let cuts = matches!(intent.act, Act::Truncate(_) | Act::Punch(_));
+        if cuts && attempt >= ATTEMPTS_TO_CUT && matches!(done, Err(vfs::Error::Io(_))) {
+            if let Err(error) = running.shelf.note_damaged(intent.contents).await {
+                tell(&error);
+            }
+        }
         match done {
             Ok(report) => {
                 let known = running.known(Some((intent.contents, report)));

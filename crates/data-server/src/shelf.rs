@@ -349,22 +349,12 @@ impl Shelf {
         self.store.0.sync().await
     }
 
-    /// Carries out an act. Returns the end that the contents should have, if there is no space for it.
+    /// Notes that contents are damaged, so that reads fail, and what an intent cuts off is not checked: the disk has changed a block at its edge, or
+    /// cannot read it, and the home must not wait for ever.
     ///
-    /// If the disk has changed the block at an edge of what is cut, the contents are damaged from then on, and reads fail: the home must not wait for ever.
-    async fn act(&self, contents: ContentsId, act: Act) -> Result<Option<u64>> {
-        let done = self.try_to_act(contents, act).await;
-        match (done, act) {
-            (Err(Error::Io(_)), Act::Truncate(_) | Act::Punch(_)) => {
-                self.note_damaged(contents).await?;
-                self.try_to_act(contents, act).await
-            }
-            (done, _) => done,
-        }
-    }
-
-    /// Notes that contents are damaged. Fails while they are written, and when storage fails.
-    async fn note_damaged(&self, contents: ContentsId) -> Result<()> {
+    /// # Errors
+    /// While the contents are written, and when storage fails.
+    pub(crate) async fn note_damaged(&self, contents: ContentsId) -> Result<()> {
         let store = &self.store.0;
         let file = self.find(contents).await?.ok_or(Error::Stale)?;
         store.sync().await?;
@@ -375,7 +365,8 @@ impl Shelf {
         }
     }
 
-    async fn try_to_act(&self, contents: ContentsId, act: Act) -> Result<Option<u64>> {
+    /// Carries out an act. Returns the end that the contents should have, if there is no space for it.
+    async fn act(&self, contents: ContentsId, act: Act) -> Result<Option<u64>> {
         let (store, who) = (&self.store.0, Credentials::root());
         let access = AccessCheck::Open(&who);
         match act {

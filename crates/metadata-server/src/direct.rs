@@ -142,6 +142,18 @@ impl Drop for ThroughHome<'_> {
     }
 }
 
+/// A layout for writing is being asked for. It was given or refused when this is dropped.
+struct Asking {
+    tree: Arc<RemoteTree>,
+    file: ObjectId,
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.tree.direct.is_answered(self.file);
+    }
+}
+
 impl Direct {
     fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
@@ -303,7 +315,9 @@ impl Direct {
 
     /// Waits until a layout for writing that is being asked for is there, or refused.
     pub(crate) async fn until_answered(&self, file: ObjectId) {
-        self.until(|tables| !tables.asked.contains(&file)).await;
+        let answered = self.until(|tables| !tables.asked.contains(&file));
+        // It then goes through the home, which is right, too.
+        let _ = tokio::time::timeout(2 * DRAINED, answered).await;
     }
 
     /// Returns when this server's own writes through the home have ended, or after a while: the home gives no layout meanwhile.
@@ -389,15 +403,17 @@ impl RemoteTree {
             Found::Asked | Found::NotNow => return None,
         }
         let tree = self.this().upgrade()?;
+        let asking = writing.then(|| Asking {
+            tree: tree.clone(),
+            file,
+        });
         // In a task of its own: nobody would return a layout that comes for a request that is given up.
         let held = tokio::spawn(async move {
             if writing {
                 tree.direct.until_none_through_home(file).await;
             }
             let held = tree.hold_layout(file, writing, clients).await;
-            if writing {
-                tree.direct.is_answered(file);
-            }
+            drop(asking);
             held
         });
         held.await.ok()?

@@ -58,9 +58,8 @@ pub struct OpenStore {
     /// How often the store was opened, this time included.
     opened: u64,
     pub(crate) tree: TreeIdentity,
-    commit: CommitMode,
-    /// Operations wait for stable storage whatever `commit` says.
-    stable_first: AtomicBool,
+    /// Whether operations are answered after they are on stable storage ([`CommitMode`]).
+    is_sync: AtomicBool,
     pub(crate) clock: Arc<dyn Clock>,
     /// The latest time of a change: of another replica, or here since the store was opened.
     latest_change: Mutex<Timestamp>,
@@ -172,8 +171,7 @@ impl OpenStore {
             places: identity.places,
             opened,
             tree: identity.tree,
-            commit: options.commit,
-            stable_first: AtomicBool::new(false),
+            is_sync: AtomicBool::new(options.commit == CommitMode::Sync),
             clock: Arc::clone(&options.clock),
             latest_change: Mutex::new(latest_change),
             files: DataFiles::new(
@@ -255,15 +253,15 @@ impl OpenStore {
 
     /// Waits for stable storage if operations have to wait for it before their answer.
     pub(crate) async fn settle(&self, ticket: Ticket) -> vfs::Result<()> {
-        match self.commit {
-            CommitMode::Async if !self.stable_first.load(Ordering::Acquire) => self.health.check(),
-            CommitMode::Sync | CommitMode::Async => self.reach(ticket).await,
+        match self.is_sync.load(Ordering::Acquire) {
+            true => self.reach(ticket).await,
+            false => self.health.check(),
         }
     }
 
     /// From now on operations are answered after they are on stable storage, since other servers build on them.
     pub fn answer_when_stable(&self) {
-        self.stable_first.store(true, Ordering::Release);
+        self.is_sync.store(true, Ordering::Release);
     }
 
     /// Waits until a ticket is stable; for an operation that can do nothing else meanwhile.

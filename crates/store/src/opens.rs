@@ -10,12 +10,13 @@ use vfs::{
 use crate::access::{may_read, may_write};
 use crate::commit_hook::Change;
 use crate::locks::Locks;
+use crate::malformed::Malformed;
 use crate::metadata::Table;
 use crate::mutation::{Mutation, wait_for_space};
 use crate::open_store::OpenStore;
 use crate::operation::Operation;
-use crate::rows::{ObjectRow, encode_denials, encode_locks, key};
-use crate::shares::Shares;
+use crate::rows::{ObjectRow, decode_denials, encode_denials, encode_locks, key};
+use crate::shares::{Denial, Shares};
 use crate::space::Demand;
 
 /// How many orphans are read with one view of the table.
@@ -91,8 +92,24 @@ impl Operation {
 
     /// [`vfs::FileSystem::leave`].
     pub(crate) async fn leave(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
-        let last = self.shares().leave(id, owner);
+        let last = {
+            // Under the writer's lock, so that the row is the one that counts.
+            let _mutation = self.begin_maintenance().await?;
+            let denials = self.recorded_denials(id)?;
+            let mut shares = self.shares();
+            let last = shares.close(id, owner);
+            shares.follow(id, denials);
+            last
+        };
         self.closed(id, last).await
+    }
+
+    /// The denials of a file that its primary has recorded last.
+    fn recorded_denials(&self, id: ObjectId) -> Result<Vec<Denial>> {
+        match self.metadata.row(Table::Denials, &key::object(id))? {
+            Some(row) => decode_denials(&row).map_err(|Malformed(what)| Error::Io(what.into())),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// A removed file goes with its last open.

@@ -85,17 +85,6 @@ impl Shares {
         closed && last
     }
 
-    /// The same for an owner that may have opened the file again at another replica: what it denies stays.
-    pub(crate) fn leave(&mut self, id: ObjectId, owner: &OpenOwner) -> bool {
-        let held = self.held(id, owner).filter(|share| denies(*share));
-        let last = self.close(id, owner);
-        if let Some(share) = held {
-            let opens = self.files.entry(id).or_default();
-            opens.elsewhere.push((owner.clone(), share));
-        }
-        last
-    }
-
     pub(crate) fn is_open(&self, id: ObjectId) -> bool {
         self.files
             .get(&id)

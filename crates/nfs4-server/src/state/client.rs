@@ -358,7 +358,10 @@ impl State {
     /// Removes a confirmed client with all its state. Returns whether there was one.
     pub fn evict(&mut self, id: ClientId) -> (bool, Option<Departure>) {
         let found = self.confirmed(id).is_ok();
-        (found, found.then(|| self.remove_client(id)).flatten())
+        // Whatever other servers have of it: that is what an administrator evicts it for.
+        let client = found.then(|| self.take_out(id)).flatten();
+        let departure = client.and_then(|client| self.depart(client, Stays::Nothing));
+        (found, departure)
     }
 
     /// Whether a client may create a session.

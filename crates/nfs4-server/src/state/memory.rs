@@ -47,15 +47,15 @@ impl Limits {
 }
 
 impl Memory {
-    /// Reserves space for the replies of a session, and reduces the channel to the available space. Returns the reserved amount. Half of the
-    /// budget is for the first session of each client.
+    /// Reserves space for the replies of a session, and reduces the channel to the available space. Returns the reserved amount.
+    /// `others_to_come`: this is a further session of a client, and this many clients may still come, for whose first sessions space is kept.
     ///
     /// # Errors
     /// `DELAY` when there is no space for a single slot.
     pub(super) fn reserve(
         &mut self,
         channel: &mut SessionChannel,
-        is_first: bool,
+        others_to_come: Option<usize>,
         limits: &Limits,
     ) -> Result<u64, NfsStat4> {
         let (all, clients) = (limits.reply_bytes(), limits.clients.max(1) as u64);
@@ -66,7 +66,7 @@ impl Memory {
         let cached = u64::from(channel.cached_response_bytes).min(cached);
         let slot = cached + SLOT_BYTES;
         let slots = u64::from(channel.slots).min((share / slot).max(1));
-        let kept = if is_first { 0 } else { all / 2 };
+        let kept = others_to_come.map_or(0, |others| even * others as u64);
         if slots * slot > left.saturating_sub(kept) {
             return Err(NfsStat4::Delay);
         }
@@ -129,7 +129,7 @@ mod tests {
             let (mut memory, mut reserved) = (Memory::default(), Vec::new());
             for number in 0..limits.clients {
                 let mut channel = wanted();
-                reserved.push(memory.reserve(&mut channel, true, &limits).unwrap());
+                reserved.push(memory.reserve(&mut channel, None, &limits).unwrap());
                 assert!(channel.slots > 0 && channel.cached_response_bytes >= 1024);
                 assert!(number > 0 || memory_bytes < 1 << 30 || channel == wanted());
                 assert!(memory.replies <= limits.reply_bytes(), "client {number}");
@@ -145,15 +145,16 @@ mod tests {
     fn when_the_budget_is_used_up_clients_are_told_to_come_again() {
         let limits = Limits::default();
         let mut memory = Memory::default();
+        let others = Some(limits.clients / 2);
         let refused =
-            (0..1_000_000).find_map(|_| memory.reserve(&mut wanted(), false, &limits).err());
+            (0..1_000_000).find_map(|_| memory.reserve(&mut wanted(), others, &limits).err());
         assert_eq!(refused, Some(NfsStat4::Delay));
         for _ in 0..limits.clients / 2 {
-            let first = memory.reserve(&mut wanted(), true, &limits);
+            let first = memory.reserve(&mut wanted(), None, &limits);
             first.expect("others' further sessions have used up the space of first ones");
         }
         let refused =
-            (0..1_000_000).find_map(|_| memory.reserve(&mut wanted(), true, &limits).err());
+            (0..1_000_000).find_map(|_| memory.reserve(&mut wanted(), None, &limits).err());
         assert_eq!(refused, Some(NfsStat4::Delay));
         assert!(memory.replies <= limits.reply_bytes());
         let refused = (0..10_000_000).find_map(|_| memory.add_state(b"owner", &limits).err());

@@ -246,6 +246,8 @@ impl State {
         now: Instant,
     ) -> Result<(CreatedSession, Option<Departure>), NfsStat4> {
         self.may_come(request.client)?;
+        let present = self.present().count();
+        let to_come = self.limits.clients.saturating_sub(present);
         let client = self
             .clients
             .get_mut(&request.client)
@@ -266,8 +268,9 @@ impl State {
             return Err(refusal);
         }
         let mut channel = request.channel.cut_to(&self.limits);
-        let is_first = client.sessions.is_empty();
-        let reserved = self.memory.reserve(&mut channel, is_first, &self.limits);
+        let further = !client.sessions.is_empty();
+        let others = further.then_some(to_come);
+        let reserved = self.memory.reserve(&mut channel, others, &self.limits);
         let Ok(reserved) = reserved else {
             client.create_refused = true;
             return Err(NfsStat4::Delay);

@@ -45,9 +45,17 @@ pub(crate) async fn may_be_elsewhere(replica: &LocalReplica, client: &[u8]) -> b
     let epoch = replica.lease.view().epoch;
     let mut others = replica.engine.keepers();
     others.remove(&replica.slot());
-    let gone = absent_everywhere(replica, &others, &[Arc::from(client)], true).await;
-    // A replica that became active since then was not asked.
-    gone.is_none_or(|gone| gone.is_empty()) || replica.lease.view().epoch != epoch
+    let client = [Arc::from(client)];
+    // Only where no server has the client, all are asked for good: otherwise one of them would refuse it what it holds.
+    for for_good in [false, true] {
+        let gone = absent_everywhere(replica, &others, &client, for_good).await;
+        // A replica that became active since then was not asked.
+        let is_gone = gone.is_some_and(|gone| !gone.is_empty());
+        if !is_gone || replica.lease.view().epoch != epoch {
+            return true;
+        }
+    }
+    false
 }
 
 /// Which of these clients no server has; `None` if not all servers answered.

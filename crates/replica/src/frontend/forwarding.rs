@@ -88,7 +88,7 @@ fn handed(
             Ok(Handed::NotPrimary)
         }
         // It is unknown whether it was carried out.
-        None | Some(Err(RequestError::OutcomeUnknown(_) | RequestError::Deadline)) => {
+        None | Some(Err(RequestError::OutcomeUnknown(_))) => {
             tracing::debug!(peer = by.slot.0, "a forward will not be answered");
             let unanswered = watch.map(|watch| Unanswered {
                 watch,
@@ -96,6 +96,10 @@ fn handed(
                 epoch: replica.lease.view().epoch,
             });
             unanswered.map(Handed::Unanswered).ok_or(Error::Delay)
+        }
+        Some(Err(error)) => {
+            tracing::debug!(peer = by.slot.0, %error, "a forward was not answered");
+            Err(Error::Delay)
         }
     }
 }

@@ -63,11 +63,8 @@ impl ReplicatedFileSystem {
             return attempt(self.store()).await;
         }
         let deadline = self.deadline();
-        if let Some(unanswered) = self.replica.state.outcomes.take(&operation, Instant::now()) {
-            let found = self.find_out(operation(), unanswered, deadline);
-            if let Some(value) = found.await? {
-                return Ok(value);
-            }
+        if let Some(value) = self.carried_out_before(&operation, deadline).await? {
+            return Ok(value);
         }
         let objects: Vec<ObjectId> = [object].iter().chain(others).copied().collect();
         let change = || async {

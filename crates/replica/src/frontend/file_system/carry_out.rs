@@ -209,6 +209,18 @@ impl ReplicatedFileSystem {
         }
     }
 
+    /// What an operation was answered whose forward has not been answered, if it turns out now that it was carried out.
+    pub(super) async fn carried_out_before<T: Expected>(
+        &self,
+        operation: &(impl Fn() -> Operation + Send + Sync),
+        deadline: Instant,
+    ) -> Result<Option<T>> {
+        match self.replica.state.outcomes.take(operation, Instant::now()) {
+            Some(unanswered) => self.find_out(operation(), unanswered, deadline).await,
+            None => Ok(None),
+        }
+    }
+
     /// Carries out a change of a file's data here, or lets the primary do it.
     pub(super) async fn change_data<T, F>(
         &self,
@@ -222,6 +234,9 @@ impl ReplicatedFileSystem {
         F: Future<Output = Result<T>> + Send,
     {
         let deadline = self.deadline();
+        if let Some(value) = self.carried_out_before(&operation, deadline).await? {
+            return Ok(value);
+        }
         let change = || self.try_to_change_data((file, &effect), &attempt, &operation, deadline);
         self.carry_out(&[file], change, &operation, deadline).await
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use control::ControlName;
 use store::{Change, CommitHook, Touched, TouchedKind};
-use vfs::{ObjectId, Result};
+use vfs::{Error, ObjectId, Result};
 
 use super::ReplicatedFileSystem;
 use crate::driver::changes::DataChange;
@@ -77,6 +77,13 @@ impl DataHook {
         }
     }
 
+    /// Whether the content that is to be changed is damaged, unless another replica decides about it, or nothing is left of it.
+    fn is_damaged_here(&self) -> bool {
+        !matches!(self.effect, Effect::Cut(0))
+            && self.replica.store.is_damaged(self.file)
+            && self.replica.engine.foreign_primary(self.file).is_none()
+    }
+
     fn take_hold(&self, file: Touched) -> Result<()> {
         let cut = match self.effect {
             Effect::Cut(size) => Some(size),
@@ -93,6 +100,10 @@ impl DataHook {
 impl CommitHook for DataHook {
     fn before_data(&self, file: Touched, has_name: bool) -> Result<()> {
         let is_shared = has_name && file.kind != TouchedKind::Directory;
+        if is_shared && self.is_damaged_here() {
+            // Control has come here since that was looked at.
+            return Err(Error::Delay);
+        }
         if is_shared && !self.replica.engine.is_alone() {
             self.take_hold(file)?;
         }
