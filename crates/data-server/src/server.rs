@@ -240,10 +240,10 @@ async fn carry_out(running: Weak<RunningServer>, home: HomeNumber, intent: Inten
             Err(error) => Err(error),
         };
         let cuts = matches!(intent.act, Act::Truncate(_) | Act::Punch(_));
-        if cuts && attempt >= ATTEMPTS_TO_CUT && matches!(done, Err(vfs::Error::Io(_))) {
-            if let Err(error) = running.shelf.note_damaged(intent.contents).await {
-                tell(&error);
-            }
+        let is_unable =
+            cuts && attempt >= ATTEMPTS_TO_CUT && matches!(done, Err(vfs::Error::Io(_)));
+        if is_unable && let Err(error) = running.shelf.note_damaged(intent.contents).await {
+            tell(&error);
         }
         match done {
             Ok(report) => {
