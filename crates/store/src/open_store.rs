@@ -336,7 +336,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> vfs::Result<T> + Send + 'static,
 ) -> vfs::Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Error::Io(format!("the runtime ended: {error}")))?
+    done.map_err(|error| Error::broken_off(error.is_cancelled(), &error))?
 }
 
 /// Runs work to its end even if the caller is cancelled. Starts it on the caller's task: often it never has to wait.
@@ -349,7 +349,7 @@ pub(crate) async fn detached<T: Send + 'static>(
         return done;
     }
     let done = tokio::spawn(work).await;
-    done.map_err(|error| Error::Io(format!("the runtime ended: {error}")))?
+    done.map_err(|error| Error::broken_off(error.is_cancelled(), &error))?
 }
 
 pub(crate) fn open_metadata(

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use pool::Placement;
 use pool::home::{FileRow, Outcome, Request};
 use store::SyncError;
+use tokio::task::JoinError;
 use tokio::time::timeout;
 use vfs::{Error, ObjectId, Result};
 
@@ -83,7 +84,7 @@ impl Striped {
     pub async fn move_file(&self, id: ObjectId, to: NewFiles, pace: Arc<Pace>) -> Result<Moved> {
         let files = Arc::clone(&self.files);
         let moved = tokio::spawn(async move { files.move_file(id, to, &pace).await });
-        let stopped = |_| Error::Io("the runtime ended".into());
+        let stopped = |error: JoinError| Error::broken_off(error.is_cancelled(), &error);
         moved.await.map_err(stopped)?
     }
 }

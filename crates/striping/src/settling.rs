@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use pool::Act;
 use pool::home::{FileRow, Outcome, Request};
 use tokio::sync::Notify;
+use tokio::task::JoinError;
 use tokio::time::{timeout, timeout_at};
 use vfs::{Error, ObjectId, Result};
 
@@ -301,7 +302,7 @@ impl StripedFiles {
                 drop((turn, waiting));
                 looked
             });
-            let stopped = |_| Error::Io("the runtime ended".into());
+            let stopped = |error: JoinError| Error::broken_off(error.is_cancelled(), &error);
             asking.await.map_err(stopped)?
         };
         let looked = timeout(self.patience(), looked).await;

@@ -505,8 +505,8 @@ impl StripedFiles {
 
 /// Waits for the outcome of a request.
 pub(crate) async fn outcome_of(begun: oneshot::Receiver<Outcome>) -> Result<Outcome> {
-    let closed = |_| Error::Io("the home was stopped".into());
-    begun.await.map_err(closed)
+    // The home was stopped.
+    begun.await.map_err(|_| Error::Delay)
 }
 
 /// The error that a home returns to its client for this status of a data server. `None` for a temporary status.
@@ -570,7 +570,7 @@ where
             // Report a full data server rather than one that is away: it stays full.
             Ok(Err(error)) if result.is_ok() || error != Error::Delay => *result = Err(error),
             Ok(Err(_)) => {}
-            Err(stopped) => *result = Err(Error::Io(format!("the runtime ended: {stopped}"))),
+            Err(error) => *result = Err(Error::broken_off(error.is_cancelled(), &error)),
         }
     };
     for work in works {

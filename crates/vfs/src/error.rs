@@ -124,3 +124,15 @@ mod reason {
         Ok("refused by another server")
     }
 }
+
+impl Error {
+    /// The error of work whose task has ended before it: [`Error::Delay`] if the task was cancelled because the program stops, which says nothing
+    /// about the data, and [`Error::Io`] otherwise.
+    #[must_use]
+    pub fn broken_off(was_cancelled: bool, why: &impl std::fmt::Display) -> Error {
+        match was_cancelled {
+            true => Error::Delay,
+            false => Error::Io(format!("it was broken off: {why}")),
+        }
+    }
+}

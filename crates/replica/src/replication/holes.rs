@@ -77,7 +77,7 @@ async fn with_store<T: Send + 'static>(
     let looking = tokio::task::spawn_blocking(move || look(&store));
     looking
         .await
-        .map_err(|error| Error::Io(format!("a read was broken off: {error}")))?
+        .map_err(|error| Error::broken_off(error.is_cancelled(), &error))?
 }
 
 fn hole(range: &Range<u64>) -> ContentPiece {

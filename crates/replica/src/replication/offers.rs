@@ -168,7 +168,7 @@ pub(super) async fn look(replica: &LocalReplica, head: &PieceHead) -> Result<u64
     let looking = tokio::task::spawn_blocking(move || lacking(&store, &looked_at));
     let found = looking
         .await
-        .map_err(|error| Error::Io(format!("a look was broken off: {error}")))??;
+        .map_err(|error| Error::broken_off(error.is_cancelled(), &error))??;
     match replica.store.make_content_stable(head.file, since).await {
         Ok(()) | Err(Error::Stale) => Ok(found),
         Err(error) => Err(error),

@@ -109,7 +109,7 @@ async fn read_all(replica: &LocalReplica, pieces: &[Piece]) -> Vec<Result<Vec<Co
             .collect()
     });
     reading.await.unwrap_or_else(|error| {
-        let broken = || Err(Error::Io(format!("a read was broken off: {error}")));
+        let broken = || Err(Error::broken_off(error.is_cancelled(), &error));
         pieces.iter().map(|_| broken()).collect()
     })
 }

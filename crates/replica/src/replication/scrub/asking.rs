@@ -42,7 +42,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| Error::Io(format!("a look was broken off: {error}")))?
+    done.map_err(|error| Error::broken_off(error.is_cancelled(), &error))?
 }
 
 /// The name of an object, for display.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use store::{ContentDigest, Verified};
 use vfs::{ChangeAttribute, Error, FileSystem, ObjectId, ReplicaSlot};
@@ -12,6 +13,10 @@ use vfs::{ChangeAttribute, Error, FileSystem, ObjectId, ReplicaSlot};
 use super::asking::{PAUSE, ask, blocking, called};
 use crate::driver::local_replica::LocalReplica;
 use crate::state::wire::{ScrubAnswer, ScrubQuestion};
+
+/// A file that cannot be read counts as damaged after this many attempts, with this time between them.
+const LOOKS: u32 = 3;
+const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
 
 /// What the local disk holds of a file.
 pub(super) enum Own {
@@ -31,8 +36,18 @@ pub(super) async fn look(replica: &Arc<LocalReplica>, file: ObjectId) -> Own {
     let Ok(before) = replica.store.attributes(file).await else {
         return Own::Busy;
     };
-    let (store, pacer) = (replica.store.clone(), replica.state.scrub.pacer.clone());
-    let looked = blocking(move || store.verify_content(file, &mut |bytes| pacer.pay(bytes))).await;
+    let look = || {
+        let (store, pacer) = (replica.store.clone(), replica.state.scrub.pacer.clone());
+        blocking(move || store.verify_content(file, &mut |bytes| pacer.pay(bytes)))
+    };
+    let mut looked = look().await;
+    for _ in 1..LOOKS {
+        // It may be temporary: a server that stops, or a data server that cannot answer now.
+        if matches!(looked, Err(Error::Io(_))) {
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+            looked = look().await;
+        }
+    }
     match looked {
         Ok(Verified::Same(found) | Verified::NotKnown(found)) if replica.store.is_at_rest(file) => {
             Own::Is(found)
