@@ -15,7 +15,7 @@ control::rules! {
     lease_waited_for,
     /// A restarted home waits for leases that it does not remember (rule 4).
     forgotten_leases_waited_for,
-    /// A data server gets a lease only when it has carried out every intent of the home (rule 4).
+    /// A data server gets a lease only when it has carried out the intents of the home, except young ones, whose operations wait (rule 4).
     intents_before_lease,
     /// A handle of another generation is not valid (rule 3).
     generation_checked,

@@ -110,9 +110,8 @@ fn cases_6_to_9_updates_need_the_same_client() {
     );
 }
 
-/// In trees whose other servers may have the client, only what is here ends.
-#[test]
-fn what_a_silent_client_may_have_reclaimed_elsewhere_stays() {
+/// A table with a client that has a file open for writing.
+fn with_an_open_file() -> Table {
     let mut table = Table::new();
     let (client, _) = table.client("a");
     let share = vfs::Share {
@@ -122,6 +121,13 @@ fn what_a_silent_client_may_have_reclaimed_elsewhere_stays() {
     let state = &mut table.state;
     let open = state.record_open(client, b"owner", file(1), share);
     open.unwrap();
+    table
+}
+
+/// In trees whose other servers may have the client, only what is here ends.
+#[test]
+fn what_a_silent_client_may_have_reclaimed_elsewhere_stays() {
+    let mut table = with_an_open_file();
     table.pass(Limits::default().lease + Duration::from_secs(1));
     let departures = table.state.expire(table.now);
     let [departure] = &departures[..] else {
@@ -139,15 +145,7 @@ fn what_a_silent_client_may_have_reclaimed_elsewhere_stays() {
 
 #[test]
 fn a_client_that_has_restarted_has_nothing_elsewhere() {
-    let mut table = Table::new();
-    let (client, _) = table.client("a");
-    let share = vfs::Share {
-        write: true,
-        ..vfs::Share::default()
-    };
-    let state = &mut table.state;
-    let open = state.record_open(client, b"owner", file(1), share);
-    open.unwrap();
+    let mut table = with_an_open_file();
     let new = table.exchange("a", 2, 0).unwrap();
     let request = create_request(new.client, new.sequence);
     let (_, departure) = table.state.create_session(&request, table.now).unwrap();
@@ -162,16 +160,7 @@ fn a_client_that_has_restarted_has_nothing_elsewhere() {
 
 #[test]
 fn a_silent_client_expires_with_everything_it_had() {
-    let mut table = Table::new();
-    let (client, _) = table.client("a");
-    let share = vfs::Share {
-        write: true,
-        ..vfs::Share::default()
-    };
-    table
-        .state
-        .record_open(client, b"owner", file(1), share)
-        .unwrap();
+    let mut table = with_an_open_file();
     table.pass(Limits::default().lease);
     assert!(table.expire().is_empty(), "the lease has not run out yet");
     table.pass(Duration::from_secs(1));

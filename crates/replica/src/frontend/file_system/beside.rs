@@ -17,20 +17,17 @@ use crate::driver::tree::subject_of;
 use crate::state::forward::{Expected, Operation};
 
 /// What an update touches besides the directory that decides about it.
-#[derive(Default)]
 pub(super) struct Beside {
     objects: Vec<ObjectId>,
-    /// The update that asks for control of all of them, and of the directory. Without it, they are not asked for together.
-    update: Option<Update>,
+    /// The update that asks for control of all of them, and of the directory.
+    update: Update,
 }
 
 impl ReplicatedFileSystem {
-    /// Carries out a change as soon as this replica may, or lets the primary carry it out. The primary of `object` decides; `others` must also
-    /// be known here.
+    /// Carries out a change of one object as soon as this replica may, or lets the primary carry it out.
     pub(super) async fn change<T, F>(
         &self,
         object: ObjectId,
-        others: &[ObjectId],
         attempt: impl Fn(Store) -> F + Send + Sync,
         operation: impl Fn() -> Operation + Send + Sync,
     ) -> Result<T>
@@ -38,13 +35,12 @@ impl ReplicatedFileSystem {
         T: Expected + Send,
         F: Future<Output = Result<T>> + Send,
     {
-        let nothing = || ready(Beside::default());
-        let objects = (object, others);
-        self.change_beside(objects, nothing, attempt, operation)
+        let nothing = || ready(None);
+        self.change_beside((object, &[]), nothing, attempt, operation)
             .await
     }
 
-    /// The same for a directory and what is `beside` it. If no replica controls the directory, and one other replica controls the rest, that one
+    /// The same for a directory and what is `beside` it; `others` must also be known here. If no replica controls the directory, and one other replica controls the rest, that one
     /// carries out the change. Control of all of them together would wait until the contents of a file are shipped, and no client could change
     /// the directory meanwhile.
     pub(super) async fn change_beside<T, F, B>(
@@ -57,7 +53,7 @@ impl ReplicatedFileSystem {
     where
         T: Expected + Send,
         F: Future<Output = Result<T>> + Send,
-        B: Future<Output = Beside> + Send,
+        B: Future<Output = Option<Beside>> + Send,
     {
         if self.replica.engine.is_alone() {
             return attempt(self.store()).await;
@@ -68,13 +64,15 @@ impl ReplicatedFileSystem {
         }
         let objects: Vec<ObjectId> = [object].iter().chain(others).copied().collect();
         let change = || async {
-            if let Some(decider) = self.gather(object, &beside().await, deadline).await? {
+            if let Some(beside) = beside().await
+                && let Some(decider) = self.gather(object, &beside, deadline).await?
+            {
                 return Ok(Tried::Elsewhere(decider));
             }
             let changing = self.try_to_change(object, &attempt, &operation, deadline);
             Ok(match changing.await? {
                 // The names may have got other targets since they were gathered.
-                Tried::Denied(_) if !self.may_judge(object, &beside().await) => Tried::Later,
+                Tried::Denied(_) if !self.may_judge(object, beside().await) => Tried::Later,
                 tried => tried,
             })
         };
@@ -82,10 +80,11 @@ impl ReplicatedFileSystem {
     }
 
     /// Whether no other replica in the view controls any of this, as far as is known here, so that a refusal by the local copy counts.
-    fn may_judge(&self, directory: ObjectId, beside: &Beside) -> bool {
-        let mut touched = beside.objects.iter().chain([&directory]);
+    fn may_judge(&self, directory: ObjectId, beside: Option<Beside>) -> bool {
+        let beside = beside.map(|beside| beside.objects).unwrap_or_default();
+        let mut touched = beside.into_iter().chain([directory]);
         touched.all(|object| {
-            self.holder(*object)
+            self.holder(object)
                 .is_none_or(|holder| self.is_lost(holder))
         })
     }
@@ -105,10 +104,7 @@ impl ReplicatedFileSystem {
         if let Some(decider) = self.decider_beside(directory, &beside.objects) {
             return Ok(Some(decider));
         }
-        match &beside.update {
-            Some(update) => self.acquire(update, deadline).await,
-            None => Ok(None),
-        }
+        self.acquire(&beside.update, deadline).await
     }
 
     /// The one other replica that decides about objects beside a directory that no replica controls.
@@ -124,17 +120,17 @@ impl ReplicatedFileSystem {
     }
 
     /// What is beside the directory of a name that is removed; nothing while no other replica decides about anything.
-    pub(super) async fn beside_removed(&self, parent: ObjectId, name: &Name) -> Beside {
+    pub(super) async fn beside_removed(&self, parent: ObjectId, name: &Name) -> Option<Beside> {
         if !self.replica.engine.anything_foreign() {
-            return Beside::default();
+            return None;
         }
-        let removed = self.child(parent, name).await;
-        removed.map_or_else(Beside::default, |removed| Beside {
+        let removed = self.child(parent, name).await?;
+        Some(Beside {
             objects: vec![removed.id],
-            update: Some(Update::Remove {
+            update: Update::Remove {
                 parent,
                 removed: subject_of(&removed),
-            }),
+            },
         })
     }
 
@@ -143,35 +139,30 @@ impl ReplicatedFileSystem {
         &self,
         (from, old): (ObjectId, &Name),
         (to, new): (ObjectId, &Name),
-    ) -> Beside {
+    ) -> Option<Beside> {
         if !self.replica.engine.anything_foreign() {
-            return Beside::default();
+            return None;
         }
-        let Some(moved) = self.child(from, old).await else {
-            return Beside::default();
-        };
+        let moved = self.child(from, old).await?;
         let replaced = self.child(to, new).await.filter(|row| row.id != moved.id);
-        let objects = [
-            Some(moved.id),
-            replaced.as_ref().map(|row| row.id),
-            Some(to),
-        ];
-        Beside {
-            objects: objects.into_iter().flatten().collect(),
-            update: Some(Update::Rename {
+        let mut objects = vec![moved.id, to];
+        objects.extend(replaced.as_ref().map(|row| row.id));
+        Some(Beside {
+            objects,
+            update: Update::Rename {
                 from,
                 to,
                 moved: subject_of(&moved),
                 replaced: replaced.as_ref().map(subject_of),
-            }),
-        }
+            },
+        })
     }
 
     /// The same for a file that gets another name in `parent`.
     pub(super) fn beside_linked(file: ObjectId, parent: ObjectId) -> Beside {
         Beside {
             objects: vec![file],
-            update: Some(Update::Link { file, parent }),
+            update: Update::Link { file, parent },
         }
     }
 

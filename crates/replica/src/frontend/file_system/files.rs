@@ -52,7 +52,7 @@ impl FileSystem for ReplicatedFileSystem {
                 self.change_data(id, Effect::Cut(size), attempt, operation)
                     .await
             }
-            None => self.change(id, &[], attempt, operation).await,
+            None => self.change(id, attempt, operation).await,
         }
     }
 
@@ -100,7 +100,7 @@ impl FileSystem for ReplicatedFileSystem {
             let (who, name) = (who.clone(), name.clone());
             O::Create(who, directory, name, new.clone(), set.clone())
         };
-        self.change(directory, &[], attempt, operation).await
+        self.change(directory, attempt, operation).await
     }
 
     async fn remove(
@@ -148,7 +148,7 @@ impl FileSystem for ReplicatedFileSystem {
             store.link(who, id, directory, name).await
         };
         let operation = || O::Link(who.clone(), id, directory, name.clone());
-        let beside = || std::future::ready(Self::beside_linked(id, directory));
+        let beside = || std::future::ready(Some(Self::beside_linked(id, directory)));
         self.change_beside((directory, &[id]), beside, attempt, operation)
             .await
     }
@@ -204,7 +204,7 @@ impl FileSystem for ReplicatedFileSystem {
     ) -> Result<()> {
         let attempt = |store: Store| async move { store.lock(id, owner, range, kind).await };
         let operation = || O::Lock(id, owner.clone(), range, kind);
-        self.change(id, &[], attempt, operation).await?;
+        self.change(id, attempt, operation).await?;
         if self.is_forwarded() {
             // The client's server goes on after a crash of this one, and never repeats this.
             self.replica.store.wait_all_stable().await?;
@@ -231,7 +231,7 @@ impl FileSystem for ReplicatedFileSystem {
         }
         let attempt = |store: Store| async move { store.unlock(id, owner, range).await };
         let operation = || O::Unlock(id, owner.clone(), range);
-        self.change(id, &[], attempt, operation).await?;
+        self.change(id, attempt, operation).await?;
         if self.is_forwarded() {
             self.replica.state.lock_listeners.tell(id);
         }
@@ -355,7 +355,7 @@ impl FileSystem for ReplicatedFileSystem {
             }
         };
         let operation = || O::SetXattr(who.clone(), id, name.clone(), value.clone(), mode);
-        self.change(id, &[], attempt, operation).await
+        self.change(id, attempt, operation).await
     }
 
     async fn remove_xattr(
@@ -369,7 +369,7 @@ impl FileSystem for ReplicatedFileSystem {
             durability::change_attribute(&self.replica, (id, name), removed).await
         };
         let operation = || O::RemoveXattr(who.clone(), id, name.clone());
-        self.change(id, &[], attempt, operation).await
+        self.change(id, attempt, operation).await
     }
 
     async fn xattrs(

@@ -41,7 +41,7 @@ impl ReplicatedFileSystem {
         let operation = || Operation::Open(access.into(), id, owner.clone(), share);
         if denies(share) || self.replica.state.opens.denies(id, owner) {
             let attempt = |store: Store| async move { store.open(access, id, owner, share).await };
-            let attributes = self.change(id, &[], attempt, operation).await?;
+            let attributes = self.change(id, attempt, operation).await?;
             if self.is_forwarded() {
                 store.wait_all_stable().await?;
             }
@@ -166,7 +166,7 @@ impl ReplicatedFileSystem {
         }
         let attempt = |store: Store| async move { store.downgrade(id, owner, share).await };
         let operation = || Operation::Downgrade(id, owner.clone(), share);
-        self.change(id, &[], attempt, operation).await?;
+        self.change(id, attempt, operation).await?;
         if !denies(share) {
             self.replica.state.opens.forget_denial(id, owner);
         }
@@ -193,7 +193,7 @@ impl ReplicatedFileSystem {
     pub(super) async fn close_denial(&self, id: ObjectId, owner: &OpenOwner) -> Result<()> {
         let attempt = |store: Store| async move { store.close(id, owner).await };
         let operation = || Operation::Close(id, owner.clone());
-        match self.change(id, &[], attempt, operation).await {
+        match self.change(id, attempt, operation).await {
             Ok(()) | Err(Error::Stale) => {}
             Err(error) => return Err(error),
         }
